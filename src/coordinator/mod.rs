@@ -1,0 +1,1 @@
+//! Groups and offsets (CONTRACT STUB; the owner shapes the rest).

@@ -1,0 +1,28 @@
+//! Ringlog: a Kafka-compatible log broker for Linux. The rooms, in layer order; each says at its top what it owns.
+//!
+//! A room may import only rooms above it in this list (`rt`, `metrics` stand beside `protocol`); `tests/tidy.rs` holds that.
+
+/// The words of the field as types.
+pub mod types;
+/// Kafka's wire: APIs, messages, record batches.
+pub mod protocol;
+/// The only door to glommio: executors, sockets, direct files, hops between cores.
+pub mod rt;
+/// Counters and histograms per shard, merged on scrape.
+pub mod metrics;
+/// One partition on one disk.
+pub mod log;
+/// The table of settings.
+pub mod config;
+/// One partition in the cluster's eyes: role, high watermark, waiters.
+pub mod replica;
+/// Groups and their committed offsets.
+pub mod coordinator;
+/// The metadata log and the image of the cluster replayed from it.
+pub mod controller;
+/// Everything one core owns.
+pub mod shard;
+/// Kafka's face: connections and handlers.
+pub mod server;
+/// One file per command.
+pub mod cli;

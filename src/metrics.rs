@@ -1,0 +1,1 @@
+//! Counters (stub). Per shard, single writer, relaxed atomics; merged on scrape.

@@ -1,0 +1,2 @@
+//! Kafka's wire (stub).
+pub mod batch;
