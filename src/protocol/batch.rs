@@ -29,19 +29,22 @@ use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Tim
 
 pub use builder::{Builder, BuilderOptions, recompress};
 pub use codecs::Codec;
-pub use records::{REPORTED_FAULTS_MAX, validate_records};
-pub use records::{Record, RecordFacts, RecordFault, RecordFaultKind, RecordIter, RecordRules, Records, RecordsError};
+pub use records::{
+    REPORTED_FAULTS_MAX, RecordFacts, RecordFault, RecordFaultKind, RecordRules, RecordsError, validate_records,
+};
+pub use records::{Record, RecordHeader, RecordIter, Records};
 
 /// Bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;
 /// What the length field does not count: the base offset and itself.
-const UNCOUNTED_BYTES: usize = 12;
+const UNCOUNTED_BYTES: u32 = 12;
 /// Where the checksummed part begins: at the attributes.
 const CHECKED_FROM: usize = 21;
 /// Below this length Kafka calls the bytes corrupt before it looks at their format: the smallest record of format 0.
 const LENGTH_MIN_ANY_FORMAT: i32 = 14;
 /// The smallest length of format 2: a header without records.
-const LENGTH_MIN: i32 = (HEADER_BYTES - UNCOUNTED_BYTES) as i32;
+const LENGTH_MIN: i32 = 49;
+const _: () = assert!(LENGTH_MIN as usize + UNCOUNTED_BYTES as usize == HEADER_BYTES);
 
 const CODEC_MASK: u16 = 0b111;
 const LOG_APPEND_TIME: u16 = 1 << 3;
@@ -168,7 +171,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     let attributes = header.attributes.get();
     Ok(BatchInfo {
         base_offset: header.base_offset.get(),
-        bytes: header.length.get().cast_unsigned() + UNCOUNTED_BYTES as u32,
+        bytes: header.length.get().cast_unsigned() + UNCOUNTED_BYTES,
         leader_epoch: header.leader_epoch.get(),
         last_offset_delta: u32::try_from(header.last_offset_delta.get())
             .map_err(|_| BatchError::Invalid("negative last offset delta"))?,

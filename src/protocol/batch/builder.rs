@@ -8,7 +8,7 @@ use bytes::{BufMut, BytesMut};
 use super::{
     BatchError, CODEC_MASK, CONTROL, Codec, HEADER_BYTES, Header, ProducerStamp, TRANSACTIONAL, UNCOUNTED_BYTES,
 };
-use super::{Records, codecs, header_crc, header_mut};
+use super::{RecordHeader, Records, codecs, header_crc, header_mut};
 use crate::types::TimestampMs;
 
 /// What a builder is told of its batch.
@@ -48,7 +48,7 @@ impl Builder {
         timestamp: TimestampMs,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-        headers: &[(&str, Option<&[u8]>)],
+        headers: &[RecordHeader<'_>],
     ) {
         if self.count == 0 {
             self.base_timestamp = timestamp;
@@ -162,7 +162,7 @@ fn compressed(body: &[u8], codec: Codec, level: Option<i32>) -> BytesMut {
 
 /// Writes length and checksum: the two fields that depend on all the others.
 fn seal(batch: &mut [u8]) {
-    let length = i32::try_from(batch.len() - UNCOUNTED_BYTES).expect("a batch stays below 2 GiB");
+    let length = i32::try_from(batch.len() - UNCOUNTED_BYTES as usize).expect("a batch stays below 2 GiB");
     let (_, body) = batch.split_at(HEADER_BYTES);
     let body_crc = crc32c::crc32c(body);
     let body_bytes = body.len();

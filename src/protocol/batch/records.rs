@@ -22,8 +22,11 @@ pub struct Record<'a> {
     /// `None` is null: a tombstone in compacted topics.
     pub value: Option<&'a [u8]>,
     /// In the order of the bytes; names may repeat.
-    pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
+    pub headers: Vec<RecordHeader<'a>>,
 }
+
+/// One header of a record: its name, and a value that may be null.
+pub type RecordHeader<'a> = (&'a str, Option<&'a [u8]>);
 
 /// The records of a whole checked batch: borrowed where they lie uncompressed, else decompressed into memory of their own.
 pub struct Records<'a> {
@@ -124,7 +127,7 @@ impl<'a> RecordIter<'a> {
     }
 }
 
-fn read_headers<'a>(fields: &mut Cursor<'a>) -> Result<Vec<(&'a str, Option<&'a [u8]>)>, BatchError> {
+fn read_headers<'a>(fields: &mut Cursor<'a>) -> Result<Vec<RecordHeader<'a>>, BatchError> {
     const HEADER_BYTES_MIN: usize = 2; // the lengths of an empty name and of a null value
     let count = fields.length()?;
     if count > fields.0.len() / HEADER_BYTES_MIN {
@@ -249,8 +252,8 @@ pub enum RecordsError {
 /// times its size; past the first hundred nobody learns anything new.
 pub const REPORTED_FAULTS_MAX: usize = 100;
 
-/// Walks every record of a checked batch: for compacted topics, for timestamp bounds and for `engine.validate.records`. An
-/// unbounded memory is not needed: the records may take `bytes_max` bytes once decompressed.
+/// Walks every record of a checked batch: for compacted topics, for timestamp bounds and for `engine.validate.records`. The
+/// records may take `bytes_max` bytes once decompressed.
 pub fn validate_records(batch: &[u8], rules: &RecordRules, bytes_max: usize) -> Result<RecordFacts, RecordsError> {
     let records = Records::open(batch, bytes_max)?;
     let mut faults = Vec::new();

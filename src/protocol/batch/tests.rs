@@ -1,5 +1,7 @@
 //! Pure. Proves the batch room: golden bytes, the crate `kafka-protocol` as a second opinion, refusals, chance.
 
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::indexmap::IndexMap;
 use kafka_protocol::protocol::StrBytes;
@@ -241,7 +243,7 @@ fn producers_write_exactly_one_batch_of_data_at_offset_0() {
 fn records_that_do_not_fill_their_batch_exactly_are_refused() {
     let body = |records: &[u8], count: u8| {
         let mut bytes = [&GOLDEN[..HEADER_BYTES], records].concat();
-        let length = (bytes.len() - UNCOUNTED_BYTES) as u32;
+        let length = bytes.len() as u32 - UNCOUNTED_BYTES;
         bytes[8..12].copy_from_slice(&length.to_be_bytes());
         bytes[26] = count - 1;
         bytes[60] = count;
