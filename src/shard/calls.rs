@@ -144,8 +144,8 @@ pub struct FetchShare {
 pub struct FetchItem {
     /// Which.
     pub partition: PartitionId,
-    /// From where.
-    pub from: Offset,
+    /// From where; `None` is a negative offset, which is out of range like any other that is not in the log.
+    pub from: Option<Offset>,
     /// Budget.
     pub bytes_max: usize,
     /// The leadership the client knows; `None` asks for no check.

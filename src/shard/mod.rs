@@ -224,11 +224,10 @@ impl Shard {
         }
     }
 
-    /// Asks another shard.
-    pub async fn ask(&self, to: ShardIndex, call: ShardCall) -> Result<ShardAnswer, Gone> {
+    /// Asks another shard. The question is on its way when this returns; the answer comes through the future.
+    pub fn ask(&self, to: ShardIndex, call: ShardCall) -> impl Future<Output = Result<ShardAnswer, Gone>> + use<> {
         self.metrics.hop_calls.increment();
-        let answer = self.hops().call(to, call);
-        answer.await
+        self.hops().call(to, call)
     }
 
     /// Tells another shard.
