@@ -29,7 +29,7 @@ message! {
         /// In a session: what changed.
         topics: SmallVec<[FetchTopic<'a>; 1]>,
         /// Leaves the session.
-        forgotten_topics: Vec<ForgottenTopic<'a>> [7..],
+        forgotten_topics_data: Vec<ForgottenTopic<'a>> [7..],
         rack_id: Str<'a> [11..],
     } tagged {
         0 cluster_id: Option<Str<'a>> [12..],
@@ -44,14 +44,14 @@ message! {
 
     /// One topic of a [`FetchRequest`].
     pub struct FetchTopic<'a> {
-        name: Str<'a> [0..=12],
+        topic: Str<'a> [0..=12],
         topic_id: TopicId [13..],
         partitions: SmallVec<[FetchPartition; 2]>,
     }
 
     /// One partition of a [`FetchTopic`].
     pub struct FetchPartition {
-        index: i32,
+        partition: i32,
         /// −1: not to be checked.
         current_leader_epoch: i32 [9..] = -1,
         fetch_offset: i64,
@@ -59,14 +59,14 @@ message! {
         last_fetched_epoch: i32 [12..] = -1,
         /// A follower's; −1 from consumers.
         log_start_offset: i64 [5..] = -1,
-        max_bytes: i32,
+        partition_max_bytes: i32,
     } tagged {
         0 replica_directory_id: TopicId [17..],
     }
 
     /// Partitions that leave the session.
     pub struct ForgottenTopic<'a> {
-        name: Str<'a> [0..=12],
+        topic: Str<'a> [0..=12],
         topic_id: TopicId [13..],
         partitions: Vec<i32>,
     }
@@ -77,7 +77,7 @@ message! {
         error_code: ErrorCode [7..],
         /// 0: no session.
         session_id: i32 [7..],
-        topics: SmallVec<[FetchTopicResponse<'a>; 1]>,
+        responses: SmallVec<[FetchTopicResponse<'a>; 1]>,
     } tagged {
         /// The leaders named in `current_leader`.
         0 node_endpoints: Vec<NodeEndpoint<'a>> [16..],
@@ -85,14 +85,14 @@ message! {
 
     /// One topic of a [`FetchResponse`].
     pub struct FetchTopicResponse<'a> {
-        name: Str<'a> [0..=12],
+        topic: Str<'a> [0..=12],
         topic_id: TopicId [13..],
         partitions: SmallVec<[FetchPartitionResponse; 1]>,
     }
 
     /// One partition of a [`FetchTopicResponse`].
     pub struct FetchPartitionResponse {
-        index: i32,
+        partition_index: i32,
         error_code: ErrorCode,
         /// −1 with an error.
         high_watermark: i64 = -1,

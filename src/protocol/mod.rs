@@ -81,6 +81,7 @@ macro_rules! apis {
             }
 
             /// First version with compact lengths and tagged fields, in bodies as in headers.
+            #[expect(clippy::extra_unused_lifetimes, reason = "the types of the table name it")]
             pub fn flexible_from<'a>(self) -> i16 {
                 match self {
                     $(Self::$name => {

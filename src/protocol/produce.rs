@@ -17,13 +17,13 @@ message! {
         /// −1: all in-sync replicas, 1: the leader, 0: no answer.
         acks: i16,
         timeout_ms: i32,
-        topics: SmallVec<[ProduceTopic<'a>; 1]>,
+        topic_data: SmallVec<[ProduceTopic<'a>; 1]>,
     }
 
     /// One topic of a [`ProduceRequest`].
     pub struct ProduceTopic<'a> {
         name: Str<'a>,
-        partitions: SmallVec<[ProducePartition; 2]>,
+        partition_data: SmallVec<[ProducePartition; 2]>,
     }
 
     /// One partition of a [`ProduceTopic`].
@@ -35,7 +35,7 @@ message! {
 
     /// What became of the batches. Not sent with acks=0.
     pub struct ProduceResponse<'a> flexible 9 {
-        topics: SmallVec<[ProduceTopicResponse<'a>; 1]>,
+        responses: SmallVec<[ProduceTopicResponse<'a>; 1]>,
         throttle_time_ms: i32,
     } tagged {
         /// The leaders named in `current_leader`.
@@ -45,7 +45,7 @@ message! {
     /// One topic of a [`ProduceResponse`].
     pub struct ProduceTopicResponse<'a> {
         name: Str<'a>,
-        partitions: SmallVec<[ProducePartitionResponse<'a>; 1]>,
+        partition_responses: SmallVec<[ProducePartitionResponse<'a>; 1]>,
     }
 
     /// One partition of a [`ProduceTopicResponse`].
@@ -69,7 +69,7 @@ message! {
     pub struct RecordError<'a> {
         /// Position within the batch, from 0.
         batch_index: i32,
-        message: Option<Str<'a>> [8.., null 8..],
+        batch_index_error_message: Option<Str<'a>> [8.., null 8..],
     }
 
     /// Who leads a partition, and since which epoch.

@@ -352,8 +352,13 @@ pub struct Encoded {
 pub enum Segment {
     /// Bytes of the message.
     Bytes(Bytes),
-    /// Here go the records of the nth [`Records`] field, counted from 0 in the order they were written. Never empty ones.
-    Records(usize),
+    /// Here go records. Those of length 0 have no segment.
+    Records {
+        /// Which [`Records`] field of the message, counted from 0 in the order they were written.
+        index: usize,
+        /// The length announced for them.
+        bytes: usize,
+    },
 }
 
 impl Encoded {
@@ -365,21 +370,13 @@ impl Encoded {
     /// The pieces in the order they are sent.
     pub fn into_segments(mut self) -> impl Iterator<Item = Segment> {
         let mut done = 0;
-        let records: SmallVec<[(usize, Cut); 4]> =
-            self.cuts.iter().copied().enumerate().filter(|(_, cut)| cut.bytes > 0).collect();
-        let mut cuts = records.into_iter().map(Some).chain([None]);
-        let mut pending = None;
-        std::iter::from_fn(move || {
-            if let Some(records) = pending.take() {
-                return Some(records);
-            }
-            let (bytes, records) = match cuts.next()? {
-                Some((nth, cut)) => (self.bytes.split_to(cut.at - done), Some(Segment::Records(nth))),
-                None => (self.bytes.split(), None),
-            };
-            done += bytes.len();
-            pending = records;
-            Some(Segment::Bytes(bytes.freeze()))
+        let last = Cut { at: self.bytes.len(), bytes: 0 };
+        self.cuts.push(last);
+        self.cuts.into_iter().enumerate().flat_map(move |(index, Cut { at, bytes })| {
+            let message = self.bytes.split_to(at - std::mem::replace(&mut done, at));
+            let message = (!message.is_empty()).then(|| Segment::Bytes(message.freeze()));
+            let records = (bytes > 0).then_some(Segment::Records { index, bytes });
+            message.into_iter().chain(records)
         })
     }
 
