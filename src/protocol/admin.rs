@@ -6,7 +6,7 @@
 
 use super::error::ErrorCode;
 use super::notation::message;
-use super::wire::Str;
+use super::values::Str;
 use crate::types::TopicId;
 
 message! {

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::error::ErrorCode;
 use super::notation::message;
 use super::produce::{LeaderIdAndEpoch, NodeEndpoint};
-use super::wire::{Records, Str};
+use super::values::{Records, Str};
 use crate::types::TopicId;
 
 message! {

@@ -7,7 +7,7 @@
 
 use super::error::ErrorCode;
 use super::notation::{NEVER, message};
-use super::wire::{Blob, Str};
+use super::values::{Blob, Str};
 
 message! {
     /// Asks which broker coordinates a group or a transaction.

@@ -1,8 +1,8 @@
 //! Kafka's wire, nothing else: which APIs are served in which versions, headers, frames.
 //!
 //! Pure. Owns the table of APIs at [`ApiKey`], the header of requests and responses, and frames. The messages are in
-//! [`produce`], [`fetch`], [`admin`], [`operator`] and [`groups`]; how values lie on the wire in [`wire`] and `notation`; record
-//! batches, of which the messages know only the length, in [`batch`]. Always true: a decoded version is one the table lists.
+//! [`produce`], [`fetch`], [`admin`], [`operator`] and [`groups`]; what they are made of in [`values`], `notation` and [`wire`];
+//! record batches, of which the messages know only the length, in [`batch`]. Always true: a decoded version is one the table lists.
 //! Source: Kafka's protocol guide; KIP-35 (version negotiation), KIP-482 (flexible headers), KIP-511 (its fallback).
 //!
 //! The way of a request: [`parse_request_header`] gives a header and a reader at the body; the handler calls
@@ -17,6 +17,7 @@ pub mod groups;
 pub(crate) mod notation;
 pub mod operator;
 pub mod produce;
+pub mod values;
 pub mod wire;
 
 use std::ops::RangeInclusive;
@@ -25,7 +26,8 @@ use bytes::BytesMut;
 
 pub use error::ErrorCode;
 pub use notation::Message;
-pub use wire::{Blob, Encoded, Reader, Records, Segment, Str, Wire, WireError, Writer};
+pub use values::{Blob, Records, Str, Wire};
+pub use wire::{Encoded, Reader, Segment, WireError, Writer};
 
 use admin::{ApiVersion, ApiVersionsResponse};
 

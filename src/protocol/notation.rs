@@ -17,7 +17,8 @@
 //! }
 //! ```
 
-use super::wire::{Form, Reader, Result, Wire, Writer};
+use super::values::Wire;
+use super::wire::{Form, Reader, Result, Writer};
 
 /// The root of a message: a structure that knows from which version on it is flexible.
 pub trait Message<'a>: Wire<'a> {
@@ -70,13 +71,13 @@ macro_rules! message {
         }
 
         #[allow(clippy::allow_attributes, unused_variables, unused_mut, clippy::redundant_closure_call)]
-        impl<'a> $crate::protocol::wire::Wire<'a> for $name $(<$life>)? {
+        impl<'a> $crate::protocol::values::Wire<'a> for $name $(<$life>)? {
             type Owned = message!(@owned $name $($life)?);
 
             fn bytes_min(form: $crate::protocol::wire::Form) -> usize {
                 usize::from(form.flexible)
                     $(+ if true $(&& ($versions).contains(&form.version))? {
-                        <$type as $crate::protocol::wire::Wire<'_>>::bytes_min(form)
+                        <$type as $crate::protocol::values::Wire<'_>>::bytes_min(form)
                     } else {
                         0
                     })*
@@ -88,7 +89,7 @@ macro_rules! message {
             ) -> $crate::protocol::wire::Result<Self> {
                 $(let $field: $type = if true $(&& ($versions).contains(&form.version))? {
                     let null = false $($(|| ($null).contains(&form.version))?)?;
-                    $crate::protocol::wire::Wire::decode(reader, form.nullable(null))?
+                    $crate::protocol::values::Wire::decode(reader, form.nullable(null))?
                 } else {
                     message!(@default $($default)?)
                 };)*
@@ -96,7 +97,7 @@ macro_rules! message {
                 if form.flexible {
                     reader.tagged_fields(|tag, reader| {
                         $($(if tag == $tag && ($tag_versions).contains(&form.version) {
-                            $tagged = $crate::protocol::wire::Wire::decode(reader, form.nullable(true))?;
+                            $tagged = $crate::protocol::values::Wire::decode(reader, form.nullable(true))?;
                             return Ok(true);
                         })*)?
                         Ok(false)
@@ -108,7 +109,7 @@ macro_rules! message {
             fn encode(&self, writer: &mut $crate::protocol::wire::Writer, form: $crate::protocol::wire::Form) {
                 $(if true $(&& ($versions).contains(&form.version))? {
                     let null = false $($(|| ($null).contains(&form.version))?)?;
-                    $crate::protocol::wire::Wire::encode(&self.$field, writer, form.nullable(null));
+                    $crate::protocol::values::Wire::encode(&self.$field, writer, form.nullable(null));
                 })*
                 if form.flexible {
                     let mut tags = $crate::protocol::wire::Tags::default();
@@ -124,9 +125,21 @@ macro_rules! message {
 
             fn into_owned(self) -> Self::Owned {
                 $name {
-                    $($field: $crate::protocol::wire::Wire::into_owned(self.$field),)*
-                    $($($tagged: $crate::protocol::wire::Wire::into_owned(self.$tagged),)*)?
+                    $($field: $crate::protocol::values::Wire::into_owned(self.$field),)*
+                    $($($tagged: $crate::protocol::values::Wire::into_owned(self.$tagged),)*)?
                 }
+            }
+
+            fn sample(random: &mut fastrand::Rng, form: $crate::protocol::wire::Form) -> Self {
+                let mut message = Self::default();
+                $(if true $(&& ($versions).contains(&form.version))? {
+                    let null = false $($(|| ($null).contains(&form.version))?)?;
+                    message.$field = $crate::protocol::values::Wire::sample(random, form.nullable(null));
+                })*
+                $($(if form.flexible && ($tag_versions).contains(&form.version) && random.bool() {
+                    message.$tagged = $crate::protocol::values::Wire::sample(random, form);
+                })*)?
+                message
             }
         }
 

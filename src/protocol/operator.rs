@@ -6,7 +6,8 @@
 
 use super::error::ErrorCode;
 use super::notation::message;
-use super::wire::{Form, Nullable, Reader, Result, Str, Wire, Writer};
+use super::values::{Nullable, Str, Wire};
+use super::wire::{Form, Reader, Result, Writer};
 use crate::types::TopicId;
 
 message! {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::error::ErrorCode;
 use super::notation::message;
-use super::wire::{Records, Str};
+use super::values::{Records, Str};
 
 message! {
     /// Batches to append.

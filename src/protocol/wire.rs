@@ -1,33 +1,18 @@
-//! Bytes to values and back: a bounded [`Reader`], a [`Writer`], and [`Wire`], which says how each type lies on the wire.
+//! Bytes to values and back: a bounded [`Reader`], and a [`Writer`] that cannot fail.
 //!
-//! Pure. Owns the primitive types of Kafka's protocol; the `message!` notation on top of them is in `notation.rs`, the
-//! messages in their own files. Always true: nothing is read past the end; no memory is taken from a number a peer sent
-//! before the bytes that number speaks of were seen to be there; one message never grows past [`DECODED_BYTES_MAX`]
-//! beyond its frame; errors are two words on the stack. Source: Kafka's protocol guide, KIP-482 (flexible versions).
-//!
-//! **Borrowing.** Decoded text and bytes point into the frame: [`Str`] and [`Blob`]. To send a message to another core or to
-//! keep it, call [`Wire::into_owned`]. To build one, write `.into()` after whatever is at hand: `"literal".into()`,
-//! `name.as_str().into()` (borrowed), `Arc::clone(&topic.name).into()` (shared, no copy), `format!(..).into()` (owned).
-//!
-//! **Records.** Batches never pass through the codec. Decoding gives [`Records`], their place in the frame, so that the
-//! frame itself can be split. Encoding writes their length and leaves a cut where the caller's own slices go: [`Encoded`].
-
-use std::fmt;
-use std::ops::{Deref, Range};
-use std::sync::Arc;
+//! Pure. Owns lengths, varints, tagged fields and their bounds. The types of the protocol are in [`super::values`], messages
+//! made of them in the files named by [`super`]. Always true: nothing is read past the end; no memory is taken for a number a
+//! peer sent before the bytes it speaks of were seen to be there; the arrays of one message never take more than
+//! [`DECODED_BYTES_MAX`]. Source: Kafka's protocol guide; KIP-482 (flexible versions).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::error::ErrorCode;
-use crate::types::TopicId;
+use super::values::Wire;
 
 /// What a message's arrays may take in memory, beyond the frame they came in. A frame of 100 MiB could otherwise say "fifty
 /// million empty names". The largest honest requests (100,000 partitions) need a tenth of it.
 pub const DECODED_BYTES_MAX: usize = 64 << 20;
-
-/// Elements for which room is made before the first of them was read.
-const PREALLOCATE_MAX: usize = 1024;
 
 /// Longest text the protocol carries, also where the encoding has room for more (Kafka refuses longer ones too).
 const STRING_BYTES_MAX: usize = i16::MAX as usize;
@@ -142,7 +127,7 @@ impl<'a> Reader<'a> {
         self.text(Form::new(0, i16::MAX))
     }
 
-    fn text(&mut self, form: Form) -> Result<Option<&'a str>> {
+    pub(super) fn text(&mut self, form: Form) -> Result<Option<&'a str>> {
         let Some(length) = self.length(form, Prefix::Two)? else { return Ok(None) };
         if length > STRING_BYTES_MAX {
             return Err(WireError::Length);
@@ -152,7 +137,7 @@ impl<'a> Reader<'a> {
 
     /// The length before text, bytes or an array; `None` is null. In flexible versions a varint of length + 1, else a signed
     /// integer of two bytes (text) or four, of which every negative value is null, as in Kafka.
-    fn length(&mut self, form: Form, prefix: Prefix) -> Result<Option<usize>> {
+    pub(super) fn length(&mut self, form: Form, prefix: Prefix) -> Result<Option<usize>> {
         Ok(match prefix {
             _ if form.flexible => self.unsigned_varint()?.checked_sub(1).map(|length| length as usize),
             Prefix::Two => usize::try_from(i16::from_be_bytes(self.fixed()?)).ok(),
@@ -161,7 +146,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The count before an array, believed only if the rest of the frame could hold so many `T`.
-    fn count<T: Wire<'a>>(&mut self, form: Form) -> Result<Option<usize>> {
+    pub(super) fn count<T: Wire<'a>>(&mut self, form: Form) -> Result<Option<usize>> {
         let Some(count) = self.length(form, Prefix::Four)? else { return Ok(None) };
         if count > self.remaining() / T::bytes_min(form).max(1) {
             return Err(WireError::Short);
@@ -191,7 +176,7 @@ impl<'a> Reader<'a> {
 
 /// Bytes of a length prefix before flexible versions.
 #[derive(Clone, Copy)]
-enum Prefix {
+pub(super) enum Prefix {
     Two,
     Four,
 }
@@ -204,8 +189,8 @@ pub struct Form {
     pub version: i16,
     /// Whether KIP-482 applies.
     pub flexible: bool,
-    /// Whether the field about to be read may be null.
-    pub(super) nullable: bool,
+    /// Whether the field at hand may be null in this version.
+    pub nullable: bool,
 }
 
 impl Form {
@@ -215,7 +200,7 @@ impl Form {
     }
 
     /// For a field that may (or may not) be null.
-    pub(super) fn nullable(self, nullable: bool) -> Self {
+    pub fn nullable(self, nullable: bool) -> Self {
         Self { nullable, ..self }
     }
 }
@@ -293,13 +278,19 @@ impl Writer {
         self.text(client_id, Form::new(0, i16::MAX));
     }
 
-    fn text(&mut self, text: &str, form: Form) {
+    pub(super) fn text(&mut self, text: &str, form: Form) {
         let (text, _) = text.split_at(text.floor_char_boundary(STRING_BYTES_MAX));
         self.length(Some(text.len()), form, Prefix::Two);
         self.put(text.as_bytes());
     }
 
-    fn length(&mut self, length: Option<usize>, form: Form, prefix: Prefix) {
+    /// The length of records, and the cut where they go.
+    pub(super) fn records(&mut self, length: Option<usize>, form: Form) {
+        self.length(length, form, Prefix::Four);
+        self.cuts.push(Cut { at: self.bytes.len(), bytes: length.unwrap_or(0) });
+    }
+
+    pub(super) fn length(&mut self, length: Option<usize>, form: Form, prefix: Prefix) {
         let length = length.map_or(-1, |length| i32::try_from(length).expect("an answer stays below 2 GiB"));
         match prefix {
             _ if form.flexible => self.unsigned_varint((length + 1) as u32),
@@ -329,14 +320,8 @@ impl Tags {
         value.encode(&mut field, form);
         self.count += 1;
         self.fields.unsigned_varint(tag);
-        self.fields.length_of_tag(field.bytes.len());
+        self.fields.unsigned_varint(u32::try_from(field.bytes.len()).expect("an answer stays below 2 GiB"));
         self.fields.put(&field.bytes);
-    }
-}
-
-impl Writer {
-    fn length_of_tag(&mut self, bytes: usize) {
-        self.unsigned_varint(u32::try_from(bytes).expect("an answer stays below 2 GiB"));
     }
 }
 
@@ -385,377 +370,4 @@ impl Encoded {
         assert_eq!(self.bytes.len(), self.bytes_total(), "records are still to be put in");
         self.bytes
     }
-}
-
-/// How a type lies on the wire. Implemented by the primitives here and, through `message!`, by every structure.
-pub trait Wire<'a>: Sized {
-    /// The same value without a borrow: it may outlive the frame and cross cores.
-    type Owned: Send + 'static;
-
-    /// Fewest bytes any value takes.
-    fn bytes_min(form: Form) -> usize;
-
-    /// Reads one value.
-    fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self>;
-
-    /// Writes it. What it writes, [`Wire::decode`] reads back.
-    fn encode(&self, writer: &mut Writer, form: Form);
-
-    /// Copies what is borrowed.
-    fn into_owned(self) -> Self::Owned;
-}
-
-/// A type that has a null form of its own, so that `Option` of it is a [`Wire`] type too.
-pub trait Nullable<'a>: Wire<'a> + Default {
-    /// Reads a value or its null.
-    fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>>;
-
-    /// Writes null.
-    fn encode_null(writer: &mut Writer, form: Form);
-}
-
-impl<'a, T: Nullable<'a>> Wire<'a> for Option<T> {
-    type Owned = Option<T::Owned>;
-
-    fn bytes_min(form: Form) -> usize {
-        T::bytes_min(form).min(4)
-    }
-
-    fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
-        match T::decode_nullable(reader, form)? {
-            None if !form.nullable => Err(WireError::Null),
-            value => Ok(value),
-        }
-    }
-
-    fn encode(&self, writer: &mut Writer, form: Form) {
-        match self {
-            Some(value) => value.encode(writer, form),
-            None if form.nullable => T::encode_null(writer, form),
-            None => T::default().encode(writer, form),
-        }
-    }
-
-    fn into_owned(self) -> Self::Owned {
-        self.map(T::into_owned)
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty: $bytes:literal, $decode:expr, $encode:expr;)*) => {$(
-        impl Wire<'_> for $number {
-            type Owned = Self;
-
-            fn bytes_min(_: Form) -> usize {
-                $bytes
-            }
-
-            fn decode(reader: &mut Reader<'_>, _: Form) -> Result<Self> {
-                reader.fixed::<$bytes>().map($decode)
-            }
-
-            fn encode(&self, writer: &mut Writer, _: Form) {
-                writer.put(&$encode(*self));
-            }
-
-            fn into_owned(self) -> Self {
-                self
-            }
-        }
-    )*};
-}
-
-numbers! {
-    bool: 1, |[byte]| byte != 0, |value| [u8::from(value)];
-    i8: 1, i8::from_be_bytes, i8::to_be_bytes;
-    i16: 2, i16::from_be_bytes, i16::to_be_bytes;
-    i32: 4, i32::from_be_bytes, i32::to_be_bytes;
-    i64: 8, i64::from_be_bytes, i64::to_be_bytes;
-    TopicId: 16, TopicId::from_bytes, TopicId::to_bytes;
-    ErrorCode: 2, |bytes| ErrorCode(i16::from_be_bytes(bytes)), |code: ErrorCode| code.0.to_be_bytes();
-}
-
-/// A value lent by the frame, or shared. Derefs to it; compares by content.
-pub enum Lent<'a, T: ?Sized> {
-    /// Points into the frame, or at something else that lives long enough.
-    Borrowed(&'a T),
-    /// Counted.
-    Shared(Arc<T>),
-}
-
-/// Text.
-pub type Str<'a> = Lent<'a, str>;
-
-/// Bytes whose meaning is the client's.
-pub type Blob<'a> = Lent<'a, [u8]>;
-
-impl<T: ?Sized> Lent<'_, T>
-where
-    Arc<T>: for<'t> From<&'t T>,
-{
-    /// A counted copy, or another count of what is counted already.
-    pub fn to_shared(&self) -> Arc<T> {
-        match self {
-            Self::Borrowed(value) => Arc::from(*value),
-            Self::Shared(value) => Arc::clone(value),
-        }
-    }
-}
-
-impl<T: ?Sized> Clone for Lent<'_, T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Borrowed(value) => Self::Borrowed(value),
-            Self::Shared(value) => Self::Shared(Arc::clone(value)),
-        }
-    }
-}
-
-impl<T: ?Sized> Deref for Lent<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Self::Borrowed(value) => value,
-            Self::Shared(value) => value,
-        }
-    }
-}
-
-impl<'a, T: ?Sized> Default for Lent<'a, T>
-where
-    &'a T: Default,
-{
-    fn default() -> Self {
-        Self::Borrowed(Default::default())
-    }
-}
-
-impl<T: ?Sized + PartialEq> PartialEq for Lent<'_, T> {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl<T: ?Sized + Eq> Eq for Lent<'_, T> {}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Lent<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl fmt::Display for Str<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self)
-    }
-}
-
-impl<'a, T: ?Sized> From<&'a T> for Lent<'a, T> {
-    fn from(value: &'a T) -> Self {
-        Self::Borrowed(value)
-    }
-}
-
-impl<T: ?Sized> From<Arc<T>> for Lent<'_, T> {
-    fn from(value: Arc<T>) -> Self {
-        Self::Shared(value)
-    }
-}
-
-impl From<String> for Str<'_> {
-    fn from(value: String) -> Self {
-        Self::Shared(value.into())
-    }
-}
-
-impl From<Vec<u8>> for Blob<'_> {
-    fn from(value: Vec<u8>) -> Self {
-        Self::Shared(value.into())
-    }
-}
-
-impl<'a> Wire<'a> for Str<'a> {
-    type Owned = Str<'static>;
-
-    fn bytes_min(form: Form) -> usize {
-        if form.flexible { 1 } else { 2 }
-    }
-
-    fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
-        Self::decode_nullable(reader, form)?.ok_or(WireError::Null)
-    }
-
-    fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.text(self, form);
-    }
-
-    fn into_owned(self) -> Self::Owned {
-        Lent::Shared(self.to_shared())
-    }
-}
-
-impl<'a> Nullable<'a> for Str<'a> {
-    fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>> {
-        Ok(reader.text(form)?.map(Lent::Borrowed))
-    }
-
-    fn encode_null(writer: &mut Writer, form: Form) {
-        writer.length(None, form, Prefix::Two);
-    }
-}
-
-impl<'a> Wire<'a> for Blob<'a> {
-    type Owned = Blob<'static>;
-
-    fn bytes_min(form: Form) -> usize {
-        if form.flexible { 1 } else { 4 }
-    }
-
-    fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
-        Self::decode_nullable(reader, form)?.ok_or(WireError::Null)
-    }
-
-    fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.length(Some(self.len()), form, Prefix::Four);
-        writer.put(self);
-    }
-
-    fn into_owned(self) -> Self::Owned {
-        Lent::Shared(self.to_shared())
-    }
-}
-
-impl<'a> Nullable<'a> for Blob<'a> {
-    fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>> {
-        let Some(length) = reader.length(form, Prefix::Four)? else { return Ok(None) };
-        Ok(Some(reader.take(length)?.into()))
-    }
-
-    fn encode_null(writer: &mut Writer, form: Form) {
-        writer.length(None, form, Prefix::Four);
-    }
-}
-
-/// Record batches of one partition. Decoded: where they lie in the frame. To encode: how long they are; the bytes
-/// themselves are put into the cut by whoever sends the message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Records {
-    start: u32,
-    bytes: u32,
-}
-
-impl Records {
-    /// No batches. What a broker answers instead of null, which some clients refuse.
-    pub const EMPTY: Self = Self { start: 0, bytes: 0 };
-
-    /// Of `bytes` bytes, for a message to be encoded. Panics past 4 GiB: a fetch is bounded far below.
-    pub fn of_length(bytes: usize) -> Self {
-        Self { start: 0, bytes: u32::try_from(bytes).expect("records of a message stay below 4 GiB") }
-    }
-
-    /// Where they lie in the frame, counted from the byte after its length prefix.
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.start as usize + self.bytes as usize
-    }
-
-    /// Their length.
-    pub fn len(self) -> usize {
-        self.bytes as usize
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(self) -> bool {
-        self.bytes == 0
-    }
-}
-
-impl Wire<'_> for Records {
-    type Owned = Self;
-
-    fn bytes_min(form: Form) -> usize {
-        Blob::bytes_min(form)
-    }
-
-    fn decode(reader: &mut Reader<'_>, form: Form) -> Result<Self> {
-        Self::decode_nullable(reader, form)?.ok_or(WireError::Null)
-    }
-
-    fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.length(Some(self.len()), form, Prefix::Four);
-        writer.cuts.push(Cut { at: writer.bytes.len(), bytes: self.len() });
-    }
-
-    fn into_owned(self) -> Self {
-        self
-    }
-}
-
-impl Nullable<'_> for Records {
-    fn decode_nullable(reader: &mut Reader<'_>, form: Form) -> Result<Option<Self>> {
-        let Some(length) = reader.length(form, Prefix::Four)? else { return Ok(None) };
-        let start = reader.position();
-        reader.take(length)?;
-        let fits = "a frame is announced by an i32";
-        Ok(Some(Self { start: u32::try_from(start).expect(fits), bytes: u32::try_from(length).expect(fits) }))
-    }
-
-    fn encode_null(writer: &mut Writer, form: Form) {
-        Blob::encode_null(writer, form);
-        writer.cuts.push(Cut { at: writer.bytes.len(), bytes: 0 });
-    }
-}
-
-macro_rules! arrays {
-    ($([$($generics:tt)*] $array:ty => $owned:ty where [$($bounds:tt)*];)*) => {$(
-        impl<'a, T: Wire<'a>, $($generics)*> Wire<'a> for $array
-        where
-            $($bounds)*
-        {
-            type Owned = $owned;
-
-            fn bytes_min(form: Form) -> usize {
-                if form.flexible { 1 } else { 4 }
-            }
-
-            fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
-                Self::decode_nullable(reader, form)?.ok_or(WireError::Null)
-            }
-
-            fn encode(&self, writer: &mut Writer, form: Form) {
-                writer.length(Some(self.len()), form, Prefix::Four);
-                for element in self {
-                    element.encode(writer, form);
-                }
-            }
-
-            fn into_owned(self) -> Self::Owned {
-                self.into_iter().map(T::into_owned).collect()
-            }
-        }
-
-        impl<'a, T: Wire<'a>, $($generics)*> Nullable<'a> for $array
-        where
-            $($bounds)*
-        {
-            fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>> {
-                let Some(count) = reader.count::<T>(form)? else { return Ok(None) };
-                let mut elements = Self::with_capacity(count.min(PREALLOCATE_MAX));
-                for _ in 0..count {
-                    elements.push(T::decode(reader, form)?);
-                }
-                Ok(Some(elements))
-            }
-
-            fn encode_null(writer: &mut Writer, form: Form) {
-                writer.length(None, form, Prefix::Four);
-            }
-        }
-    )*};
-}
-
-arrays! {
-    [] Vec<T> => Vec<T::Owned> where [];
-    [const N: usize] SmallVec<[T; N]> => SmallVec<[T::Owned; N]>
-        where [[T; N]: smallvec::Array<Item = T>, [T::Owned; N]: smallvec::Array<Item = T::Owned> + Send + 'static];
 }
