@@ -100,8 +100,9 @@ pub(super) fn check(
             batch::set_max_timestamp(&mut batch, facts.max_timestamp);
             info = batch::parse_header(&batch)?;
         }
-    } else if let Some(time) =
-        [info.base_timestamp, info.max_timestamp].into_iter().find(|time| *time != NO_TIMESTAMP && !timestamps.contains(time))
+    } else if let Some(time) = [info.base_timestamp, info.max_timestamp]
+        .into_iter()
+        .find(|time| *time != NO_TIMESTAMP && !timestamps.contains(time))
     {
         return Err(Refusal::because(
             ErrorCode::INVALID_TIMESTAMP,
@@ -120,11 +121,7 @@ pub(super) fn check(
     Ok(Accepted { batch, info, copied })
 }
 
-fn check_batch(
-    mut bytes: BytesMut,
-    settings: &TopicSettings,
-    version: i16,
-) -> Result<(BytesMut, BatchInfo), Refusal> {
+fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> Result<(BytesMut, BatchInfo), Refusal> {
     let header = batch::parse_header(&bytes)?;
     if header.bytes as usize <= bytes.len() {
         // Before the checksum, as in Kafka: a client splits a batch that is too large, but gives up on a corrupt one.
@@ -166,8 +163,9 @@ fn legal_timestamps(
     now: TimestampMs,
 ) -> Result<RangeInclusive<TimestampMs>, Refusal> {
     if !settings.log_append_time {
-        return Ok(now.saturating_sub(settings.timestamp_before_max_ms)
-            ..=now.saturating_add(settings.timestamp_after_max_ms));
+        return Ok(
+            now.saturating_sub(settings.timestamp_before_max_ms)..=now.saturating_add(settings.timestamp_after_max_ms)
+        );
     }
     if info.log_append_time {
         return Err(Refusal::because(ErrorCode::INVALID_TIMESTAMP, "only the broker sets LogAppendTime"));

@@ -111,6 +111,24 @@ pub(super) fn command(error: &CommandError) -> ErrorCode {
     }
 }
 
+/// Why no producer id could be leased: retriable, so that producers wait for the controller as they do with Kafka.
+pub(super) fn lease(error: &CommandError) -> ErrorCode {
+    match error {
+        CommandError::Gone => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        CommandError::Storage(_)
+        | CommandError::InvalidTopic(_)
+        | CommandError::TopicExists(_)
+        | CommandError::InvalidPartitions(_)
+        | CommandError::InvalidReplicationFactor(_)
+        | CommandError::InvalidReplicaAssignment(_)
+        | CommandError::InvalidConfig(_)
+        | CommandError::InvalidRequest(_)
+        | CommandError::UnknownTopic(_)
+        | CommandError::UnknownTopicId(_)
+        | CommandError::DeletionDisabled => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+    }
+}
+
 /// The owning shard is going away with the broker: clients refresh their metadata and try again.
 pub(super) fn gone(_: Gone) -> ErrorCode {
     ErrorCode::NOT_LEADER_OR_FOLLOWER

@@ -14,8 +14,7 @@ use smallvec::SmallVec;
 
 use crate::controller::image::TopicImage;
 use crate::protocol::fetch::{
-    EpochAndOffset, FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopic,
-    FetchTopicResponse,
+    EpochAndOffset, FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopic, FetchTopicResponse,
 };
 use crate::protocol::produce::LeaderIdAndEpoch;
 use crate::protocol::{ErrorCode, Records};
@@ -111,7 +110,7 @@ impl Wanted {
                 let name = image.topic_ids.get(&topic.topic_id);
                 (name.and_then(|name| image.topics.get(name)), ErrorCode::UNKNOWN_TOPIC_ID)
             } else {
-                (image.topics.get(&*topic.name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+                (image.topics.get(&*topic.topic), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             };
             for partition in &topic.partitions {
                 let planned = match known.ok_or(unknown).and_then(|known| plan_item(known, partition)) {
@@ -143,7 +142,9 @@ impl Wanted {
         // The others read while this shard does.
         let asked: Vec<_> = remote
             .into_iter()
-            .map(|(place, (owner, items))| (place, items.len(), ask(server, *owner, self.share(items, self.bytes_max, true))))
+            .map(|(place, (owner, items))| {
+                (place, items.len(), ask(server, *owner, self.share(items, self.bytes_max, true)))
+            })
             .collect();
         for (place, (_, items)) in local {
             answers[place] = read_here(server, &self.share(items, self.bytes_max, true)).await;
@@ -202,7 +203,7 @@ impl Wanted {
     }
 
     /// Resolves when what the request still misses may have come, or one of its partitions ended.
-    fn changed(&self, server: &Server, outcomes: &[Outcome], missing: usize) -> impl Future<Output = ()> + use<> {
+    fn changed(&self, server: &Server, outcomes: &[Outcome], missing: usize) -> impl Future<Output = ()> + 'static {
         let seen = |place: usize| outcomes[place].as_ref().map_or(0, |read| read.limits.visible_bytes);
         // If all of it comes, at least one of the owners has its part of it.
         let bytes = missing.div_ceil(self.groups.len()) as u64;
@@ -237,7 +238,7 @@ fn plan_item(topic: &TopicImage, partition: &FetchPartition) -> Result<(FetchIte
     Ok((item, image.leader_epoch))
 }
 
-fn ask(server: &Server, owner: ShardIndex, share: FetchShare) -> impl Future<Output = Option<ShardAnswer>> + use<> {
+fn ask(server: &Server, owner: ShardIndex, share: FetchShare) -> impl Future<Output = Option<ShardAnswer>> + 'static {
     let answer = server.shard().ask(owner, ShardCall::Fetch(share));
     async move { answer.await.ok() }
 }
@@ -263,10 +264,10 @@ fn watch_there(
     owner: ShardIndex,
     partitions: Vec<(PartitionId, u64)>,
     bytes: u64,
-) -> impl Future<Output = ()> + use<> {
+) -> impl Future<Output = ()> + 'static {
     let shard = server.shard().clone();
     let id = WatchId { from: shard.index(), number: server.next_number() };
-    let answer = shard.ask(owner, ShardCall::Watch(WatchShare { id, partitions, bytes }));
+    let answer = server.shard().ask(owner, ShardCall::Watch(WatchShare { id, partitions, bytes }));
     let given_up = OnDrop(Some(move || shard.tell(owner, ShardCall::Unwatch(id))));
     async move {
         let mut given_up = given_up;
@@ -320,7 +321,7 @@ fn respond(cx: &Context<'_>, request: &FetchRequest<'_>, wanted: &Wanted, outcom
             partitions.push(answer);
             payloads.push(parts);
         }
-        response.topics.push(topic_response(topic, partitions));
+        response.responses.push(topic_response(topic, partitions));
     }
     if leaders_named && cx.version >= ENDPOINTS_FROM {
         response.node_endpoints = endpoints(cx.server);
@@ -333,7 +334,7 @@ fn topic_response<'a>(
     topic: &FetchTopic<'a>,
     partitions: SmallVec<[FetchPartitionResponse; 1]>,
 ) -> FetchTopicResponse<'a> {
-    FetchTopicResponse { topic: topic.name.clone(), topic_id: topic.topic_id, partitions }
+    FetchTopicResponse { topic: topic.topic.clone(), topic_id: topic.topic_id, partitions }
 }
 
 fn partition_response(

@@ -75,7 +75,7 @@ impl Plan {
         let image = server.shard().image();
         let acks_legal = matches!(request.acks, -1..=1);
         let internal_allowed = header.client_id == ADMIN_CLIENT;
-        let topics = request.topics.into_iter().map(|topic| {
+        let topics = request.topic_data.into_iter().map(|topic| {
             let known = image.topics.get(&*topic.name);
             let settings = known.and_then(|topic| server.shard().topic_settings(topic.id));
             let target = |index: i32, range: Option<Range<usize>>| {
@@ -94,7 +94,7 @@ impl Plan {
                 let id = PartitionId { topic_id: topic.id, partition: place };
                 Ok(Target { partition: id, leader_epoch: partition.leader_epoch, settings, range })
             };
-            let partitions = topic.partitions.iter().map(|partition| {
+            let partitions = topic.partition_data.iter().map(|partition| {
                 (partition.index, target(partition.index, partition.records.map(|records| records.range())))
             });
             let partitions = partitions.collect();
@@ -114,6 +114,11 @@ impl Plan {
         self.acks
     }
 
+    /// Of the request.
+    pub(super) fn version(&self) -> i16 {
+        self.version
+    }
+
     /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. Ordered
     /// by the order of calls.
     pub(super) fn start(self, server: &Server, mut frame: BytesMut, read_at: Instant) -> Started {
@@ -127,7 +132,8 @@ impl Plan {
             let bytes = frame.split_to(target.range.len());
             consumed = target.range.end;
             let validate = shard.settings().engine_validate_records;
-            let accepted = batch_rules::check(bytes, &target.settings, validate, self.version, now)?;
+            let accepted = batch_rules::check(bytes, &target.settings, validate, self.version, now)
+                .inspect_err(|_| shard.metrics().faults_batch.increment())?;
             shard.metrics().produce_copied_bytes.add(accepted.copied as u64);
             items.push(ProduceItem { partition: target.partition, batch: accepted.batch, info: accepted.info });
             Ok(target.leader_epoch)
@@ -213,13 +219,15 @@ impl Started {
                 errors += u64::from(answer.error_code != ErrorCode::NONE);
                 answer
             });
-            response.topics.push(ProduceTopicResponse { partitions: partitions.collect(), name: topic.name });
+            response
+                .responses
+                .push(ProduceTopicResponse { partition_responses: partitions.collect(), name: topic.name });
         }
         server.shard().metrics().produce_errors.add(errors);
         let leaders_named = |topic: &ProduceTopicResponse<'_>| {
-            topic.partitions.iter().any(|partition| partition.current_leader != LeaderIdAndEpoch::default())
+            topic.partition_responses.iter().any(|partition| partition.current_leader != LeaderIdAndEpoch::default())
         };
-        if self.version >= LEADERS_FROM && response.topics.iter().any(leaders_named) {
+        if self.version >= LEADERS_FROM && response.responses.iter().any(leaders_named) {
             response.node_endpoints = endpoints(server);
         }
         (response, errors == 0)
@@ -242,7 +250,7 @@ fn refused(index: i32, refusal: Refusal) -> ProducePartitionResponse<'static> {
             RecordFaultKind::KeyMissing => "a compacted topic takes no record without a key".into(),
             RecordFaultKind::Timestamp(time) => format!("timestamp {time} is outside the topic's bounds").into(),
         };
-        RecordError { batch_index: fault.index as i32, message: Some(message) }
+        RecordError { batch_index: fault.index as i32, batch_index_error_message: Some(message) }
     };
     ProducePartitionResponse {
         index,
@@ -261,10 +269,7 @@ fn failed(
     leader_epoch: LeaderEpoch,
 ) -> ProducePartitionResponse<'static> {
     let current_leader = if error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER {
-        LeaderIdAndEpoch {
-            leader_id: server.shard().settings().node_id.value(),
-            leader_epoch: leader_epoch.value(),
-        }
+        LeaderIdAndEpoch { leader_id: server.shard().settings().node_id.value(), leader_epoch: leader_epoch.value() }
     } else {
         LeaderIdAndEpoch::default()
     };

@@ -229,8 +229,8 @@ pub struct EpochQuestion {
     pub partition: PartitionId,
     /// The leadership the client knows.
     pub current: Option<LeaderEpoch>,
-    /// The epoch whose end it wants.
-    pub wanted: LeaderEpoch,
+    /// The epoch whose end it wants; `None` lies below every epoch.
+    pub wanted: Option<LeaderEpoch>,
 }
 
 /// Why a log start did not move.

@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 
 use crate::log::{Appended, ReadError};
 use crate::replica::waiters::Watch;
-use crate::replica::{Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched};
+use crate::replica::{
+    Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched,
+};
 use crate::rt;
 use crate::rt::net::Payload;
 use crate::shard::calls::{
@@ -230,7 +232,7 @@ impl Shard {
         let answer = |question: &EpochQuestion| {
             let partition = self.partition(question.partition).map_err(|_| LeadershipError::NotLeader)?;
             partition.check_epoch(question.current)?;
-            Ok(partition.log().epoch_end(question.wanted))
+            Ok(question.wanted.and_then(|epoch| partition.log().epoch_end(epoch)))
         };
         questions.iter().map(answer).collect()
     }

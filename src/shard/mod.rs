@@ -225,7 +225,7 @@ impl Shard {
     }
 
     /// Asks another shard. The question is on its way when this returns; the answer comes through the future.
-    pub fn ask(&self, to: ShardIndex, call: ShardCall) -> impl Future<Output = Result<ShardAnswer, Gone>> + use<> {
+    pub fn ask(&self, to: ShardIndex, call: ShardCall) -> impl Future<Output = Result<ShardAnswer, Gone>> + 'static {
         self.metrics.hop_calls.increment();
         self.hops().call(to, call)
     }

@@ -1,0 +1,33 @@
+//! Which handler serves which API.
+//!
+//! Pure. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
+//! to it that every key of the table has a row. Produce is not here: its batches leave the frame before it is answered.
+
+use crate::protocol::{ApiKey, Message, Reader};
+use crate::rt::net::Reply;
+use crate::server::connection::{Context, Unserved};
+use crate::server::{admin, fetch, metadata, offsets, producer_ids};
+
+/// Decodes the body of a request and answers it.
+pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) -> Result<Reply, Unserved> {
+    /// Decodes the body, hands it to the handler and encodes what that gives back.
+    macro_rules! answer {
+        ($handler:path) => {{
+            let request = Message::decode_body(body, cx.version)?;
+            cx.reply(&$handler(cx, request).await)
+        }};
+    }
+    Ok(match api {
+        ApiKey::Fetch => fetch::fetch(cx, Message::decode_body(body, cx.version)?).await?,
+        ApiKey::ListOffsets => answer!(offsets::list_offsets),
+        ApiKey::OffsetForLeaderEpoch => answer!(offsets::offset_for_leader_epoch),
+        ApiKey::Metadata => answer!(metadata::metadata),
+        ApiKey::ApiVersions => answer!(metadata::api_versions),
+        ApiKey::DescribeCluster => answer!(metadata::describe_cluster),
+        ApiKey::InitProducerId => answer!(producer_ids::init_producer_id),
+        ApiKey::CreateTopics => answer!(admin::create_topics),
+        ApiKey::DeleteTopics => answer!(admin::delete_topics),
+        ApiKey::DescribeConfigs => answer!(admin::describe_configs),
+        _ => unreachable!("{} is not served", api.name()),
+    })
+}
