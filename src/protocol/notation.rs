@@ -70,91 +70,93 @@ macro_rules! message {
             }
         }
 
-        #[allow(clippy::allow_attributes, unused_variables, unused_mut, clippy::redundant_closure_call)]
-        impl<'a> $crate::protocol::values::Wire<'a> for $name $(<$life>)? {
-            type Owned = message!(@owned $name $($life)?);
+        const _: () = {
+            use $crate::protocol::values::Wire;
+            use $crate::protocol::wire::{Form, Reader, Result, Tags, Writer};
 
-            fn bytes_min(form: $crate::protocol::wire::Form) -> usize {
-                usize::from(form.flexible)
-                    $(+ if true $(&& ($versions).contains(&form.version))? {
-                        <$type as $crate::protocol::values::Wire<'_>>::bytes_min(form)
-                    } else {
-                        0
+            #[allow(unused_variables, unused_mut)]
+            impl<'a> Wire<'a> for $name $(<$life>)? {
+                type Owned = message!(@owned $name $($life)?);
+
+                fn bytes_min(form: Form) -> usize {
+                    let mut bytes = usize::from(form.flexible);
+                    $(if message!(@holds form $($versions)?) {
+                        bytes += <$type as Wire<'_>>::bytes_min(form);
                     })*
-            }
+                    bytes
+                }
 
-            fn decode(
-                reader: &mut $crate::protocol::wire::Reader<'a>,
-                form: $crate::protocol::wire::Form,
-            ) -> $crate::protocol::wire::Result<Self> {
-                $(let $field: $type = if true $(&& ($versions).contains(&form.version))? {
-                    let null = false $($(|| ($null).contains(&form.version))?)?;
-                    $crate::protocol::values::Wire::decode(reader, form.nullable(null))?
-                } else {
-                    message!(@default $($default)?)
-                };)*
-                $($(let mut $tagged: $tag_type = message!(@default $($tag_default)?);)*)?
-                if form.flexible {
-                    reader.tagged_fields(|tag, reader| {
-                        $($(if tag == $tag && ($tag_versions).contains(&form.version) {
-                            $tagged = $crate::protocol::values::Wire::decode(reader, form.nullable(true))?;
-                            return Ok(true);
+                fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
+                    $(let $field: $type = if message!(@holds form $($versions)?) {
+                        Wire::decode(reader, message!(@null form $($($null)?)?))?
+                    } else {
+                        message!(@default $($default)?)
+                    };)*
+                    $($(let mut $tagged: $tag_type = message!(@default $($tag_default)?);)*)?
+                    if form.flexible {
+                        reader.tagged_fields(|tag, reader| {
+                            $($(if tag == $tag && message!(@holds form $tag_versions) {
+                                $tagged = Wire::decode(reader, form.nullable(true))?;
+                                return Ok(true);
+                            })*)?
+                            Ok(false)
+                        })?;
+                    }
+                    Ok(Self { $($field,)* $($($tagged,)*)? })
+                }
+
+                fn encode(&self, writer: &mut Writer, form: Form) {
+                    $(if message!(@holds form $($versions)?) {
+                        self.$field.encode(writer, message!(@null form $($($null)?)?));
+                    })*
+                    if form.flexible {
+                        let mut tags = Tags::default();
+                        $($(if message!(@holds form $tag_versions) {
+                            let default: $tag_type = message!(@default $($tag_default)?);
+                            if self.$tagged != default {
+                                tags.push($tag, &self.$tagged, form.nullable(true));
+                            }
                         })*)?
-                        Ok(false)
-                    })?;
+                        writer.tagged_fields(tags);
+                    }
                 }
-                Ok(Self { $($field,)* $($($tagged,)*)? })
-            }
 
-            fn encode(&self, writer: &mut $crate::protocol::wire::Writer, form: $crate::protocol::wire::Form) {
-                $(if true $(&& ($versions).contains(&form.version))? {
-                    let null = false $($(|| ($null).contains(&form.version))?)?;
-                    $crate::protocol::values::Wire::encode(&self.$field, writer, form.nullable(null));
-                })*
-                if form.flexible {
-                    let mut tags = $crate::protocol::wire::Tags::default();
-                    $($({
-                        let default: $tag_type = message!(@default $($tag_default)?);
-                        if self.$tagged != default && ($tag_versions).contains(&form.version) {
-                            tags.push($tag, &self.$tagged, form.nullable(true));
-                        }
+                fn into_owned(self) -> Self::Owned {
+                    $name {
+                        $($field: self.$field.into_owned(),)*
+                        $($($tagged: self.$tagged.into_owned(),)*)?
+                    }
+                }
+
+                fn sample(random: &mut fastrand::Rng, form: Form) -> Self {
+                    let mut message = Self::default();
+                    $(if message!(@holds form $($versions)?) {
+                        message.$field = Wire::sample(random, message!(@null form $($($null)?)?));
+                    })*
+                    $($(if form.flexible && message!(@holds form $tag_versions) && random.bool() {
+                        message.$tagged = Wire::sample(random, form);
                     })*)?
-                    writer.tagged_fields(tags);
+                    message
                 }
             }
 
-            fn into_owned(self) -> Self::Owned {
-                $name {
-                    $($field: $crate::protocol::values::Wire::into_owned(self.$field),)*
-                    $($($tagged: $crate::protocol::values::Wire::into_owned(self.$tagged),)*)?
-                }
-            }
-
-            fn sample(random: &mut fastrand::Rng, form: $crate::protocol::wire::Form) -> Self {
-                let mut message = Self::default();
-                $(if true $(&& ($versions).contains(&form.version))? {
-                    let null = false $($(|| ($null).contains(&form.version))?)?;
-                    message.$field = $crate::protocol::values::Wire::sample(random, form.nullable(null));
-                })*
-                $($(if form.flexible && ($tag_versions).contains(&form.version) && random.bool() {
-                    message.$tagged = $crate::protocol::values::Wire::sample(random, form);
-                })*)?
-                message
-            }
-        }
-
-        message!(@root [$($flexible)?] $name $($life)?);
+            message!(@root $name $($life)? [$($flexible)?]);
+        };
     )*};
-    (@root [] $($structure:tt)*) => {};
-    (@root [$flexible:tt] $name:ident $($life:lifetime)?) => {
-        impl<'a> $crate::protocol::notation::Message<'a> for $name $(<$life>)? {
+    (@holds $form:ident) => { true };
+    (@holds $form:ident $versions:expr) => { ($versions).contains(&$form.version) };
+    (@null $form:ident) => { $form.nullable(false) };
+    (@null $form:ident $versions:expr) => { $form.nullable(($versions).contains(&$form.version)) };
+    (@default) => { Default::default() };
+    (@default $value:expr) => { $value };
+    (@owned $name:ident) => { $name };
+    (@owned $name:ident $life:lifetime) => { $name<'static> };
+    (@root $name:ident $($life:lifetime)? []) => {};
+    (@root $name:ident $($life:lifetime)? [$flexible:tt]) => {
+        impl<'a> $crate::protocol::Message<'a> for $name $(<$life>)? {
             const FLEXIBLE_FROM: i16 = $flexible;
         }
     };
-    (@default $value:expr) => { $value };
-    (@default) => { Default::default() };
-    (@owned $name:ident) => { $name };
-    (@owned $name:ident $life:lifetime) => { $name<'static> };
 }
 
 pub(crate) use message;

@@ -369,7 +369,13 @@ impl<'a> Nullable<'a> for Cursor<'a> {
         if i8::decode(reader, form)? < 0 { Ok(None) } else { Self::decode(reader, form).map(Some) }
     }
 
-    fn encode_null(writer: &mut Writer, form: Form) {
-        (-1i8).encode(writer, form);
+    fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {
+        match value {
+            None => (-1i8).encode(writer, form),
+            Some(cursor) => {
+                1i8.encode(writer, form);
+                cursor.encode(writer, form);
+            }
+        }
     }
 }

@@ -50,15 +50,15 @@ pub trait Nullable<'a>: Wire<'a> + Default {
     /// Reads a value or its null.
     fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>>;
 
-    /// Writes null.
-    fn encode_null(writer: &mut Writer, form: Form);
+    /// Writes a value or its null.
+    fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form);
 }
 
 impl<'a, T: Nullable<'a>> Wire<'a> for Option<T> {
     type Owned = Option<T::Owned>;
 
-    fn bytes_min(form: Form) -> usize {
-        T::bytes_min(form).min(4)
+    fn bytes_min(_: Form) -> usize {
+        1
     }
 
     fn decode(reader: &mut Reader<'a>, form: Form) -> Result<Self> {
@@ -70,9 +70,8 @@ impl<'a, T: Nullable<'a>> Wire<'a> for Option<T> {
 
     fn encode(&self, writer: &mut Writer, form: Form) {
         match self {
-            Some(value) => value.encode(writer, form),
-            None if form.nullable => T::encode_null(writer, form),
-            None => T::default().encode(writer, form),
+            None if !form.nullable => T::default().encode(writer, form),
+            value => T::encode_nullable(value.as_ref(), writer, form),
         }
     }
 
@@ -245,7 +244,7 @@ impl<'a> Wire<'a> for Str<'a> {
     }
 
     fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.text(self, form);
+        Self::encode_nullable(Some(self), writer, form);
     }
 
     fn into_owned(self) -> Self::Owned {
@@ -264,8 +263,8 @@ impl<'a> Nullable<'a> for Str<'a> {
         Ok(reader.text(form)?.map(Lent::Borrowed))
     }
 
-    fn encode_null(writer: &mut Writer, form: Form) {
-        writer.length(None, form, Prefix::Two);
+    fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {
+        writer.text(value.map(Deref::deref), form);
     }
 }
 
@@ -281,8 +280,7 @@ impl<'a> Wire<'a> for Blob<'a> {
     }
 
     fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.length(Some(self.len()), form, Prefix::Four);
-        writer.put(self);
+        Self::encode_nullable(Some(self), writer, form);
     }
 
     fn into_owned(self) -> Self::Owned {
@@ -301,8 +299,9 @@ impl<'a> Nullable<'a> for Blob<'a> {
         Ok(Some(reader.take(length)?.into()))
     }
 
-    fn encode_null(writer: &mut Writer, form: Form) {
-        writer.length(None, form, Prefix::Four);
+    fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {
+        writer.length(value.map(|bytes| bytes.len()), form, Prefix::Four);
+        writer.put(value.map_or(&[], Deref::deref));
     }
 }
 
@@ -351,7 +350,7 @@ impl Wire<'_> for Records {
     }
 
     fn encode(&self, writer: &mut Writer, form: Form) {
-        writer.records(Some(self.len()), form);
+        Self::encode_nullable(Some(self), writer, form);
     }
 
     fn into_owned(self) -> Self {
@@ -372,8 +371,8 @@ impl Nullable<'_> for Records {
         Ok(Some(Self { start: u32::try_from(start).expect(fits), bytes: u32::try_from(length).expect(fits) }))
     }
 
-    fn encode_null(writer: &mut Writer, form: Form) {
-        writer.records(None, form);
+    fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {
+        writer.records(value.map(|records| records.len()), form);
     }
 }
 
@@ -394,10 +393,7 @@ macro_rules! arrays {
             }
 
             fn encode(&self, writer: &mut Writer, form: Form) {
-                writer.length(Some(self.len()), form, Prefix::Four);
-                for element in self {
-                    element.encode(writer, form);
-                }
+                Self::encode_nullable(Some(self), writer, form);
             }
 
             fn into_owned(self) -> Self::Owned {
@@ -422,8 +418,11 @@ macro_rules! arrays {
                 Ok(Some(elements))
             }
 
-            fn encode_null(writer: &mut Writer, form: Form) {
-                writer.length(None, form, Prefix::Four);
+            fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {
+                writer.length(value.map(|elements| elements.len()), form, Prefix::Four);
+                for element in value.into_iter().flatten() {
+                    element.encode(writer, form);
+                }
             }
         }
     )*};

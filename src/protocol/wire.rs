@@ -275,13 +275,13 @@ impl Writer {
 
     /// The other side of [`Reader::client_id`].
     pub(super) fn client_id(&mut self, client_id: &str) {
-        self.text(client_id, Form::new(0, i16::MAX));
+        self.text(Some(client_id), Form::new(0, i16::MAX));
     }
 
-    pub(super) fn text(&mut self, text: &str, form: Form) {
-        let (text, _) = text.split_at(text.floor_char_boundary(STRING_BYTES_MAX));
-        self.length(Some(text.len()), form, Prefix::Two);
-        self.put(text.as_bytes());
+    pub(super) fn text(&mut self, text: Option<&str>, form: Form) {
+        let text = text.map(|text| text.split_at(text.floor_char_boundary(STRING_BYTES_MAX)).0);
+        self.length(text.map(str::len), form, Prefix::Two);
+        self.put(text.unwrap_or_default().as_bytes());
     }
 
     /// The length of records, and the cut where they go.
