@@ -124,6 +124,17 @@ impl Context<'_> {
     }
 }
 
+impl Context<'_> {
+    /// Waits for `future` as long as the client is there and the shard is not to end: for waits that may take minutes.
+    pub(super) async fn unless_gone_or_draining<T>(&self, future: impl Future<Output = T>) -> Result<T, Abandoned> {
+        let draining = async {
+            self.server.drain_begins().await;
+            Err(Abandoned)
+        };
+        self.unless_gone(futures_lite::future::or(async { Ok(future.await) }, draining)).await?
+    }
+}
+
 fn into_reply(encoded: Encoded, records: Vec<SmallVec<[Payload; 4]>>) -> Reply {
     let mut records: Vec<_> = records.into_iter().map(Some).collect();
     let mut reply = Reply::default();

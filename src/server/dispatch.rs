@@ -6,7 +6,7 @@
 use crate::protocol::{ApiKey, Message, Reader};
 use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
-use crate::server::{admin, fetch, metadata, offsets, producer_ids};
+use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, producer_ids};
 
 /// Decodes the body of a request and answers it.
 pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) -> Result<Reply, Unserved> {
@@ -17,6 +17,13 @@ pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) ->
             cx.reply(&$handler(cx, request).await)
         }};
     }
+    /// The same for handlers that may wait for minutes.
+    macro_rules! answer_unless_gone {
+        ($handler:path) => {{
+            let request = Message::decode_body(body, cx.version)?;
+            cx.reply(&$handler(cx, request).await?)
+        }};
+    }
     Ok(match api {
         ApiKey::Fetch => fetch::fetch(cx, Message::decode_body(body, cx.version)?).await?,
         ApiKey::ListOffsets => answer!(offsets::list_offsets),
@@ -24,6 +31,17 @@ pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) ->
         ApiKey::Metadata => answer!(metadata::metadata),
         ApiKey::ApiVersions => answer!(metadata::api_versions),
         ApiKey::DescribeCluster => answer!(metadata::describe_cluster),
+        ApiKey::FindCoordinator => answer!(groups::find_coordinator),
+        ApiKey::JoinGroup => answer_unless_gone!(groups::join_group),
+        ApiKey::SyncGroup => answer_unless_gone!(groups::sync_group),
+        ApiKey::Heartbeat => answer!(groups::heartbeat),
+        ApiKey::LeaveGroup => answer!(groups::leave_group),
+        ApiKey::DescribeGroups => answer!(groups::describe_groups),
+        ApiKey::ListGroups => answer!(groups::list_groups),
+        ApiKey::DeleteGroups => answer!(groups::delete_groups),
+        ApiKey::OffsetCommit => answer!(group_offsets::offset_commit),
+        ApiKey::OffsetFetch => answer!(group_offsets::offset_fetch),
+        ApiKey::OffsetDelete => answer!(group_offsets::offset_delete),
         ApiKey::InitProducerId => answer!(producer_ids::init_producer_id),
         ApiKey::CreateTopics => answer!(admin::create_topics),
         ApiKey::DeleteTopics => answer!(admin::delete_topics),

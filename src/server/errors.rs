@@ -6,6 +6,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::controller::CommandError;
+use crate::coordinator::command::GroupError;
 use crate::log::{AppendError, ReadError};
 use crate::protocol::ErrorCode;
 use crate::protocol::batch::{BatchError, RecordFaultKind, RecordsError};
@@ -126,6 +127,29 @@ pub(super) fn lease(error: &CommandError) -> ErrorCode {
         | CommandError::UnknownTopic(_)
         | CommandError::UnknownTopicId(_)
         | CommandError::DeletionDisabled => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+    }
+}
+
+/// What a group coordinator refused.
+pub(super) fn group(error: &GroupError) -> ErrorCode {
+    match error {
+        GroupError::Unexpected => ErrorCode::UNKNOWN_SERVER_ERROR,
+        GroupError::OffsetMetadataTooLarge => ErrorCode::OFFSET_METADATA_TOO_LARGE,
+        GroupError::LoadInProgress => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        GroupError::CoordinatorNotAvailable => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        GroupError::NotCoordinator => ErrorCode::NOT_COORDINATOR,
+        GroupError::IllegalGeneration => ErrorCode::ILLEGAL_GENERATION,
+        GroupError::InconsistentProtocol => ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
+        GroupError::InvalidGroupId => ErrorCode::INVALID_GROUP_ID,
+        GroupError::UnknownMember => ErrorCode::UNKNOWN_MEMBER_ID,
+        GroupError::InvalidSessionTimeout => ErrorCode::INVALID_SESSION_TIMEOUT,
+        GroupError::RebalanceInProgress => ErrorCode::REBALANCE_IN_PROGRESS,
+        GroupError::NonEmptyGroup => ErrorCode::NON_EMPTY_GROUP,
+        GroupError::GroupIdNotFound => ErrorCode::GROUP_ID_NOT_FOUND,
+        GroupError::MemberIdRequired => ErrorCode::MEMBER_ID_REQUIRED,
+        GroupError::GroupMaxSizeReached => ErrorCode::GROUP_MAX_SIZE_REACHED,
+        GroupError::FencedInstanceId => ErrorCode::FENCED_INSTANCE_ID,
+        GroupError::SubscribedToTopic => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
     }
 }
 

@@ -12,6 +12,8 @@ mod dealer;
 mod dispatch;
 mod errors;
 mod fetch;
+mod group_offsets;
+mod groups;
 mod metadata;
 mod offsets;
 mod owners;

@@ -7,10 +7,8 @@ use std::collections::HashSet;
 use crate::config::BrokerSettings;
 use crate::controller::NewTopic;
 use crate::controller::image::{Image, PartitionImage, TopicImage};
+pub(super) use crate::shard::groups::OFFSETS_TOPIC;
 use crate::types::{PartitionId, PartitionIndex};
-
-/// Where groups and their offsets live.
-pub(super) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// Longest name of a topic.
 const NAME_BYTES_MAX: usize = 249;

@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod calls;
 pub mod data;
+pub mod groups;
 pub mod memory;
 pub mod router;
 
@@ -68,6 +69,7 @@ pub struct Shard {
     /// Partitions this shard owns whose logs did not open, with the reason.
     offline: RefCell<HashMap<PartitionId, Offline>>,
     found: RefCell<Option<Arc<Vec<FoundDir>>>>,
+    coordinators: groups::Coordinators,
     applying: apply::Turn,
     stopping: rt::Event,
     stopped: Cell<bool>,
@@ -138,6 +140,7 @@ impl Shard {
             partitions: RefCell::default(),
             offline: RefCell::default(),
             found: RefCell::new(Some(boot.found)),
+            coordinators: groups::Coordinators::default(),
             applying: apply::Turn::default(),
             stopping: rt::Event::default(),
             stopped: Cell::new(false),
@@ -277,6 +280,8 @@ impl Shard {
             ShardCall::DeleteRecords(items) => {
                 rt::spawn(async move { responder.answer(ShardAnswer::Deleted(shard.delete_records(&items).await)) });
             }
+            ShardCall::Group(partition, command) => self.on_group_command(partition, *command, responder),
+            ShardCall::ListGroups(filter) => self.on_list_groups(&filter, responder),
             ShardCall::Describe => responder.answer(ShardAnswer::Facts(Box::new(self.facts()))),
             ShardCall::Metrics => responder.answer(ShardAnswer::Metrics(Box::new(self.report()))),
             ShardCall::Flush => {
