@@ -162,6 +162,8 @@ pub struct Group {
     /// Someone new came during the initial delay: it is extended.
     joined_during_delay: bool,
     writing: Option<Writing>,
+    /// The group became Empty, but its record failed.
+    log_is_behind: bool,
     /// No deadline is earlier. Heartbeats move deadlines back without touching it, so it may be early, never late.
     wake_at: Option<Duration>,
 }
@@ -184,6 +186,7 @@ impl Group {
             sync_ends: None,
             joined_during_delay: false,
             writing: None,
+            log_is_behind: false,
             wake_at: None,
         }
     }
@@ -572,7 +575,10 @@ impl Group {
 
     /// The record asked for is durable, or was not written.
     pub fn on_written(&mut self, result: Result<(), GroupError>, turn: &mut Turn<'_>) {
-        match (self.writing.take().expect("a write was asked for"), result) {
+        let writing = self.writing.take().expect("a write was asked for");
+        // A generation without members is harmless to lose: after a restart those of the one before expire once more.
+        self.log_is_behind = result.is_err() && matches!(writing, Writing::Emptied(_));
+        match (writing, result) {
             (Writing::Assignment(assignments), Ok(())) => {
                 for member in self.roster.iter_mut() {
                     member.assignment = assignments.get(&member.id).cloned().unwrap_or_default();
@@ -601,7 +607,6 @@ impl Group {
             (Writing::Emptied(Some((ticket, left))), result) => {
                 turn.replies.push((ticket, GroupAnswer::Leave(result.map(|()| left))));
             }
-            // A generation without members is harmless to lose: those of the one before have left or will expire.
             (Writing::Emptied(None), _) => {}
         }
     }
@@ -663,7 +668,7 @@ impl Group {
     /// The group as the log has it, if it is in a state that the log knows and nothing is on its way there.
     pub fn persisted(&self) -> Option<GroupValue> {
         let at_rest = matches!(self.state, State::Empty | State::Stable) && !self.is_writing();
-        at_rest.then(|| self.value(None, None))
+        (at_rest && !self.log_is_behind).then(|| self.value(None, None))
     }
 
     /// The group as it is to be written: with `instead` in the place of the member of that id, and with `assignments` if

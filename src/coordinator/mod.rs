@@ -278,7 +278,7 @@ impl Inner {
             return;
         }
         let inner = self.clone();
-        drop(rt::spawn(async move {
+        rt::spawn(async move {
             while let Some((id, appended)) = inner.next_write() {
                 let result = match appended {
                     Ok(durable) => durable.await,
@@ -291,7 +291,7 @@ impl Inner {
                 inner.step(|partition, now, fx| partition.on_written(now, id, result, fx));
             }
             inner.writer_runs.set(false);
-        }));
+        });
     }
 
     fn next_write(&self) -> Option<(WriteId, Result<Durable, JournalError>)> {
@@ -307,7 +307,7 @@ impl Inner {
             (Some(at), None) => {
                 self.timer_at.set(Some(at));
                 let inner = self.clone();
-                drop(rt::spawn(async move { inner.keep_time().await }));
+                rt::spawn(async move { inner.keep_time().await });
             }
         }
     }

@@ -15,7 +15,7 @@ use super::command::*;
 use super::group::{Group, State, Turn};
 use super::offsets::{CommitPlan, Offsets, Place, plan_commit};
 use super::records::{GroupValue, Record};
-use crate::types::TopicName;
+use crate::types::{PartitionIndex, TopicName};
 
 /// How many commands may wait in line for one group's write. Above it they are told to come again: the write takes
 /// milliseconds, so only a peer that floods one group gets there.
@@ -88,7 +88,7 @@ enum PendingKind {
     Deletion {
         places: Vec<Place>,
         whole_group: bool,
-        answer: Option<(Ticket, GroupCommand, GroupAnswer)>,
+        answer: Option<(Ticket, GroupAnswer)>,
     },
 }
 
@@ -113,10 +113,30 @@ impl Entry {
         self.stands_still() || self.commits_pending > 0 && work.waits_for_commits()
     }
 
+    fn snapshot(&self) -> GroupSnapshot {
+        // Since when a group is stable is not in its record, which is written before. Nor is the age of one that nobody
+        // joined, whose offsets age by themselves.
+        let kept = |value: &GroupValue| value.members.is_empty() && !self.group.is_simple();
+        let value = self.group.persisted();
+        GroupSnapshot {
+            value: value.map(|value| GroupValue { state_since: value.state_since.filter(|_| kept(&value)), ..value }),
+            offsets: self.offsets.iter().map(|(topic, at, committed)| (topic.clone(), at, committed.clone())).collect(),
+        }
+    }
+
     /// Whether anybody could know of it. One that does not exist was asked for and came to nothing.
     fn exists(&self) -> bool {
         self.logged || !self.offsets.is_empty() || !self.group.is_simple() || !self.group.is_deserted()
     }
+}
+
+/// A group as its records have it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupSnapshot {
+    /// `None` while a rebalance is under way: the log still has the generation before it.
+    pub value: Option<GroupValue>,
+    /// Its durable offsets, in order.
+    pub offsets: Vec<(TopicName, PartitionIndex, Committed)>,
 }
 
 impl Work {
@@ -160,6 +180,9 @@ impl Partition {
                 let found = self.groups.get(&group_id).filter(|entry| entry.exists());
                 let answer = found.map(|entry| entry.group.describe(group_id)).ok_or(GroupError::GroupIdNotFound);
                 fx.replies.push((ticket, GroupAnswer::Describe(answer)));
+            }
+            GroupCommand::OffsetFetch(request) if request.stability == Stability::Durable => {
+                fx.replies.push((ticket, self.fetch(&request)));
             }
             command => {
                 if let Err(error) = check_command(&command, &self.settings) {
@@ -216,8 +239,12 @@ impl Partition {
             }
             PendingKind::Deletion { places, whole_group, answer } => {
                 entry.deletion_pending = false;
-                if let Some((ticket, command, done)) = answer {
-                    fx.replies.push((ticket, result.map_or_else(|error| command.refused(error), |()| done)));
+                if let Some((ticket, done)) = answer {
+                    let answer = match result {
+                        Ok(()) => done,
+                        Err(error) => undone(&done, error),
+                    };
+                    fx.replies.push((ticket, answer));
                 }
                 if result.is_ok() {
                     places.iter().for_each(|place| entry.offsets.remove(place));
@@ -241,8 +268,8 @@ impl Partition {
         for (_, pending) in self.writes.drain(..) {
             match pending.kind {
                 PendingKind::Commit(ticket, _) => fx.replies.push((ticket, GroupAnswer::OffsetCommit(Err(error)))),
-                PendingKind::Deletion { answer: Some((ticket, command, _)), .. } => {
-                    fx.replies.push((ticket, command.refused(error)));
+                PendingKind::Deletion { answer: Some((ticket, done)), .. } => {
+                    fx.replies.push((ticket, undone(&done, error)));
                 }
                 PendingKind::Deletion { answer: None, .. } | PendingKind::Group => {}
             }
@@ -305,6 +332,12 @@ impl Partition {
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
         self.groups.values().filter(|entry| entry.exists()).count()
+    }
+
+    fn fetch(&self, request: &FetchRequest) -> GroupAnswer {
+        let nothing = Offsets::default();
+        let offsets = self.groups.get(&request.group_id).map_or(&nothing, |entry| &entry.offsets);
+        GroupAnswer::OffsetFetch(Ok(offsets.fetch(&request.partitions)))
     }
 
     fn list(&self, filter: &ListFilter) -> Vec<ListedGroup> {
@@ -428,14 +461,9 @@ impl Partition {
             (command @ (GroupCommand::Join(_) | GroupCommand::Sync(_) | GroupCommand::Heartbeat(_)), None) => {
                 turn.replies.push((ticket, command.refused(GroupError::UnknownMember)));
             }
-            (GroupCommand::OffsetFetch(request), known) => {
-                let nothing = Offsets::default();
-                let offsets = known.map_or(&nothing, |entry| &entry.offsets);
-                let answer = offsets.fetch(&request.partitions);
-                turn.replies.push((ticket, GroupAnswer::OffsetFetch(Ok(answer))));
-            }
+            (GroupCommand::OffsetFetch(request), _) => return fx.replies.push((ticket, self.fetch(&request))),
             (GroupCommand::OffsetCommit(request), _) => return self.commit(now, group_id, ticket, request, fx),
-            (command @ GroupCommand::DeleteGroup(_), _) => return self.delete_group(group_id, ticket, command, fx),
+            (GroupCommand::DeleteGroup(_), _) => return self.delete_group(group_id, ticket, fx),
             (GroupCommand::OffsetDelete(request), _) => return self.delete_offsets(group_id, ticket, request, fx),
             (GroupCommand::Describe(_) | GroupCommand::List(_) | GroupCommand::TopicsDeleted(_), _) => {
                 unreachable!("answered without waiting in line")
@@ -478,7 +506,7 @@ impl Partition {
         self.write(group_id, records, PendingKind::Commit(ticket, plan), fx);
     }
 
-    fn delete_group(&mut self, group_id: &GroupId, ticket: Ticket, command: GroupCommand, fx: &mut Effects) {
+    fn delete_group(&mut self, group_id: &GroupId, ticket: Ticket, fx: &mut Effects) {
         let found = self.groups.get(group_id).filter(|entry| entry.exists());
         let allowed = match found.map(|entry| entry.group.state()) {
             None => Err(GroupError::GroupIdNotFound),
@@ -486,7 +514,7 @@ impl Partition {
             Some(_) => Err(GroupError::NonEmptyGroup),
         };
         match allowed {
-            Ok(()) => self.delete_whole(group_id, Some((ticket, command, GroupAnswer::DeleteGroup(Ok(())))), fx),
+            Ok(()) => self.delete_whole(group_id, Some((ticket, GroupAnswer::DeleteGroup(Ok(())))), fx),
             Err(error) => fx.replies.push((ticket, GroupAnswer::DeleteGroup(Err(error)))),
         }
     }
@@ -508,8 +536,7 @@ impl Partition {
         let results: Vec<_> = request.partitions.iter().map(result).collect();
         let goes = |place: &&Place| !entry.group.is_subscribed(&place.0) && entry.offsets.contains(place);
         let places = request.partitions.iter().filter(goes).cloned().collect();
-        let done = GroupAnswer::OffsetDelete(Ok(results));
-        self.delete(group_id, places, Some((ticket, GroupCommand::OffsetDelete(request), done)), fx);
+        self.delete(group_id, places, Some((ticket, GroupAnswer::OffsetDelete(Ok(results)))), fx);
     }
 
     fn sweep(&mut self, now: Now, group_id: &GroupId, fx: &mut Effects) {
@@ -527,23 +554,18 @@ impl Partition {
         &mut self,
         group_id: &GroupId,
         places: Vec<Place>,
-        answer: Option<(Ticket, GroupCommand, GroupAnswer)>,
+        answer: Option<(Ticket, GroupAnswer)>,
         fx: &mut Effects,
     ) {
         if places.is_empty() {
-            return fx.replies.extend(answer.map(|(ticket, _, done)| (ticket, done)));
+            return fx.replies.extend(answer);
         }
         self.groups.get_mut(group_id).expect("it has offsets").deletion_pending = true;
         let records = tombstones(group_id, &places);
         self.write(group_id, records, PendingKind::Deletion { places, whole_group: false, answer }, fx);
     }
 
-    fn delete_whole(
-        &mut self,
-        group_id: &GroupId,
-        answer: Option<(Ticket, GroupCommand, GroupAnswer)>,
-        fx: &mut Effects,
-    ) {
+    fn delete_whole(&mut self, group_id: &GroupId, answer: Option<(Ticket, GroupAnswer)>, fx: &mut Effects) {
         let entry = self.groups.get_mut(group_id).expect("only groups that are here are deleted");
         entry.deletion_pending = true;
         let places = entry.offsets.places();
@@ -573,22 +595,10 @@ impl Partition {
         fx.writes.push((id, records));
     }
 
-    /// What a replay of the log must lead to: each group that is at rest as its last record has it, with its offsets. The
-    /// start of a Stable state is left out: its record was written before.
-    pub fn snapshot(&self) -> BTreeMap<GroupId, (Option<GroupValue>, Vec<(TopicName, i32, Committed)>)> {
+    /// What a replay of the log must lead to.
+    pub fn snapshot(&self) -> BTreeMap<GroupId, GroupSnapshot> {
         let kept = self.groups.iter().filter(|(_, entry)| entry.logged);
-        let view = |(group_id, entry): (&GroupId, &Entry)| {
-            let state_since = |value: GroupValue| {
-                let kept = value.state_since.filter(|_| value.members.is_empty() && !value.protocol_type.is_empty());
-                GroupValue { state_since: kept, ..value }
-            };
-            let offsets = entry
-                .offsets
-                .iter()
-                .map(|(topic, partition, committed)| (topic.clone(), partition.value(), committed.clone()));
-            (group_id.clone(), (entry.group.persisted().map(state_since), offsets.collect()))
-        };
-        kept.map(view).collect()
+        kept.map(|(group_id, entry)| (group_id.clone(), entry.snapshot())).collect()
     }
 
     /// Walks every invariant; panics with the one that does not hold.
@@ -640,6 +650,14 @@ fn check_command(command: &GroupCommand, settings: &GroupSettings) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// The answer to a deletion that did not come to pass.
+fn undone(done: &GroupAnswer, error: GroupError) -> GroupAnswer {
+    match done {
+        GroupAnswer::OffsetDelete(_) => GroupAnswer::OffsetDelete(Err(error)),
+        _ => GroupAnswer::DeleteGroup(Err(error)),
+    }
 }
 
 fn tombstones(group_id: &GroupId, places: &[Place]) -> Vec<Record> {
