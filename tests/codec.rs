@@ -16,6 +16,7 @@ use ringlog::protocol::{
     admin, api_versions_downgrade, decode_any_request, encode_request, encode_response, fetch, groups, operator,
     parse_request_header, parse_response_header, produce,
 };
+use smallvec::smallvec;
 
 /// One type of message, reduced to functions on the bytes of its body.
 struct Case {
@@ -240,6 +241,42 @@ fn a_hostile_count_takes_no_memory() {
         let (result, allocated) = counting::allocated_by(|| (case.decode)(b"\x7f\xff\xff\xff\0\0\0\0", version));
         assert!(allocated < 1024, "{allocated} bytes for a body of eight, {result:?}");
     });
+}
+
+/// The usual requests of one topic cost no heap, and their answers none beyond the buffer.
+#[test]
+fn produce_and_fetch_of_one_topic_are_decoded_and_answered_without_heap() {
+    let records = Some(Records::EMPTY);
+    let produced = produce::ProduceRequest {
+        topic_data: smallvec![produce::ProduceTopic {
+            name: "events".into(),
+            partition_data: smallvec![produce::ProducePartition { index: 0, records }],
+        }],
+        ..Default::default()
+    };
+    let fetched = fetch::FetchRequest {
+        topics: smallvec![fetch::FetchTopic {
+            topic: "events".into(),
+            partitions: smallvec![fetch::FetchPartition::default(); 2],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let produced = encode_request(BytesMut::new(), 11, 1, "client", &produced).into_bytes();
+    let fetched = encode_request(BytesMut::new(), 17, 1, "client", &fetched).into_bytes();
+    for frame in [produced, fetched] {
+        let (result, allocated) = counting::allocated_by(|| decode_any_request(&frame[4..]));
+        assert_eq!((result.map(|header| header.client_id), allocated), (Ok("client"), 0));
+    }
+
+    let buffer = BytesMut::with_capacity(1024);
+    let (frame, allocated) = counting::allocated_by(|| {
+        let partition = produce::ProducePartitionResponse { base_offset: 7, ..Default::default() };
+        let topic = produce::ProduceTopicResponse { name: "events".into(), partition_responses: smallvec![partition] };
+        let response = produce::ProduceResponse { responses: smallvec![topic], ..Default::default() };
+        encode_response(buffer, ApiKey::Produce, 11, 1, &response)
+    });
+    assert_eq!((frame.bytes_total(), allocated), (57, 0));
 }
 
 /// What damaged bytes decode to, if they do, is a message like any other.

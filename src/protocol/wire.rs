@@ -371,3 +371,108 @@ impl Encoded {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::values::{Blob, Str};
+
+    const OLD: Form = Form { version: 0, flexible: false, nullable: true };
+    const COMPACT: Form = Form { version: 9, flexible: true, nullable: true };
+
+    fn decoded<'a, T: Wire<'a>>(bytes: &'a [u8], form: Form) -> Result<T> {
+        let mut reader = Reader::new(bytes);
+        let value = T::decode(&mut reader, form)?;
+        reader.finish().map(|()| value)
+    }
+
+    fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut writer = Writer::default();
+        write(&mut writer);
+        writer.finish().into_bytes().to_vec()
+    }
+
+    #[test]
+    fn varints_round_trip_at_every_width_and_overflow_is_refused() {
+        for shift in 0..32 {
+            for value in [1u32 << shift, (1 << shift) - 1, u32::MAX >> shift] {
+                let bytes = written(|writer| writer.unsigned_varint(value));
+                assert_eq!(Reader::new(&bytes).unsigned_varint(), Ok(value));
+                let signed = value as i32;
+                let bytes = written(|writer| writer.varint(signed));
+                assert_eq!(Reader::new(&bytes).varint(), Ok(signed));
+            }
+        }
+        for value in [0, 1, -1, 63, -64, 64, i64::MAX, i64::MIN] {
+            let bytes = written(|writer| writer.varlong(value));
+            assert_eq!(Reader::new(&bytes).varlong(), Ok(value));
+        }
+        assert_eq!(Reader::new(b"\xff\xff\xff\xff\x0f").unsigned_varint(), Ok(u32::MAX));
+        assert_eq!(Reader::new(b"\xff\xff\xff\xff\x10").unsigned_varint(), Err(WireError::Varint));
+        assert_eq!(Reader::new(b"\x80\x80\x80\x80\x80\x00").unsigned_varint(), Err(WireError::Varint));
+        assert_eq!(Reader::new(&[[0xff; 9].as_slice(), &[0x01]].concat()).varlong(), Ok(i64::MIN));
+        assert_eq!(Reader::new(&[[0xff; 9].as_slice(), &[0x02]].concat()).varlong(), Err(WireError::Varint));
+        assert_eq!(Reader::new(b"\x80").unsigned_varint(), Err(WireError::Short));
+    }
+
+    #[test]
+    fn every_negative_length_is_null_as_in_kafka() {
+        assert_eq!(decoded::<Option<Str<'_>>>(b"\xff\xff", OLD), Ok(None));
+        assert_eq!(decoded::<Option<Str<'_>>>(b"\xff\xfe", OLD), Ok(None));
+        assert_eq!(decoded::<Option<Vec<i32>>>(b"\xff\xff\xff\xfe", OLD), Ok(None));
+        assert_eq!(decoded::<Option<Blob<'_>>>(b"\x80\0\0\0", OLD), Ok(None));
+        assert_eq!(decoded::<Option<Str<'_>>>(b"\0", COMPACT), Ok(None));
+        assert_eq!(decoded::<Option<Str<'_>>>(b"\0", COMPACT.nullable(false)), Err(WireError::Null));
+        assert_eq!(decoded::<Vec<i32>>(b"\xff\xff\xff\xff", OLD), Err(WireError::Null));
+    }
+
+    #[test]
+    fn text_is_utf_8_and_at_most_32767_bytes() {
+        assert_eq!(decoded::<Str<'_>>(b"\0\x02\xff\xfe", OLD), Err(WireError::Utf8));
+        let text =
+            |length: u32| [written(|writer| writer.unsigned_varint(length + 1)), vec![b'a'; length as usize]].concat();
+        assert!(decoded::<Str<'_>>(&text(32_767), COMPACT).is_ok());
+        assert_eq!(decoded::<Str<'_>>(&text(32_768), COMPACT), Err(WireError::Length));
+        // Our own longer text is cut, between characters.
+        let long = format!("a{}", "é".repeat(20_000));
+        for form in [OLD, COMPACT] {
+            let bytes = written(|writer| Str::from(long.as_str()).encode(writer, form));
+            assert_eq!(decoded::<Str<'_>>(&bytes, form).map(|text| text.len()), Ok(32_767));
+        }
+    }
+
+    #[test]
+    fn a_count_is_believed_only_if_the_frame_could_hold_it() {
+        assert_eq!(decoded::<Vec<i32>>(b"\0\0\0\x02\0\0\0\x01\0\0\0\x02", OLD), Ok(vec![1, 2]));
+        assert_eq!(decoded::<Vec<i32>>(b"\0\0\0\x03\0\0\0\x01\0\0\0\x02", OLD), Err(WireError::Short));
+        assert_eq!(decoded::<Vec<i64>>(b"\x7f\xff\xff\xff\0\0\0\0\0\0\0\0", OLD), Err(WireError::Short));
+    }
+
+    #[test]
+    fn elements_that_cost_more_than_their_bytes_are_bounded_together() {
+        let empty_names = 4 << 20;
+        let mut frame = vec![0; 4 + 2 * empty_names];
+        frame[..4].copy_from_slice(&i32::try_from(empty_names).unwrap().to_be_bytes());
+        const { assert!((4 << 20) * size_of::<Str<'_>>() > DECODED_BYTES_MAX) };
+        assert_eq!(decoded::<Vec<Str<'_>>>(&frame, OLD), Err(WireError::Memory));
+    }
+
+    #[test]
+    fn a_tagged_field_fills_its_size_and_unknown_ones_are_skipped() {
+        let read = |bytes: &'static [u8]| {
+            let mut reader = Reader::new(bytes);
+            let mut value = None;
+            reader.tagged_fields(|tag, reader| {
+                if tag == 1 {
+                    value = Some((reader.position(), i16::decode(reader, COMPACT)?));
+                }
+                Ok(tag == 1)
+            })?;
+            reader.finish().map(|()| value)
+        };
+        assert_eq!(read(b"\x02\x00\x03abc\x01\x02\x00\x07"), Ok(Some((8, 7))));
+        assert_eq!(read(b"\x01\x01\x03\x00\x07\x00"), Err(WireError::Trailing));
+        assert_eq!(read(b"\x01\x01\x01\x00"), Err(WireError::Short));
+        assert_eq!(read(b"\xff\xff\xff\xff\x0f\x00\x00"), Err(WireError::Short));
+    }
+}
