@@ -131,25 +131,25 @@ apis! {
     12 Heartbeat               served 0..=4,  groups: HeartbeatRequest<'a> => HeartbeatResponse;
     13 LeaveGroup              served 0..=5,  groups: LeaveGroupRequest<'a> => LeaveGroupResponse<'a>;
     14 SyncGroup               served 0..=5,  groups: SyncGroupRequest<'a> => SyncGroupResponse<'a>;
-    15 DescribeGroups          held   0..=6,  groups: DescribeGroupsRequest<'a> => DescribeGroupsResponse<'a>;
-    16 ListGroups              held   0..=5,  groups: ListGroupsRequest<'a> => ListGroupsResponse<'a>;
+    15 DescribeGroups          served 0..=6,  groups: DescribeGroupsRequest<'a> => DescribeGroupsResponse<'a>;
+    16 ListGroups              served 0..=5,  groups: ListGroupsRequest<'a> => ListGroupsResponse<'a>;
     18 ApiVersions             served 0..=4,  admin: ApiVersionsRequest<'a> => ApiVersionsResponse<'a>;
     19 CreateTopics            served 2..=7,  admin: CreateTopicsRequest<'a> => CreateTopicsResponse<'a>;
     20 DeleteTopics            served 1..=6,  admin: DeleteTopicsRequest<'a> => DeleteTopicsResponse<'a>;
-    21 DeleteRecords           held   0..=2,  operator: DeleteRecordsRequest<'a> => DeleteRecordsResponse<'a>;
+    21 DeleteRecords           served 0..=2,  operator: DeleteRecordsRequest<'a> => DeleteRecordsResponse<'a>;
     22 InitProducerId          served 0..=5,  admin: InitProducerIdRequest<'a> => InitProducerIdResponse;
-    23 OffsetForLeaderEpoch    held   2..=4,  operator: OffsetForLeaderEpochRequest<'a> => OffsetForLeaderEpochResponse<'a>;
-    29 DescribeAcls            held   1..=3,  operator: DescribeAclsRequest<'a> => DescribeAclsResponse<'a>;
+    23 OffsetForLeaderEpoch    served 2..=4,  operator: OffsetForLeaderEpochRequest<'a> => OffsetForLeaderEpochResponse<'a>;
+    29 DescribeAcls            served 1..=3,  operator: DescribeAclsRequest<'a> => DescribeAclsResponse<'a>;
     32 DescribeConfigs         served 1..=4,  admin: DescribeConfigsRequest<'a> => DescribeConfigsResponse<'a>;
-    33 AlterConfigs            held   0..=2,  operator: AlterConfigsRequest<'a> => AlterConfigsResponse<'a>;
-    35 DescribeLogDirs         held   1..=4,  operator: DescribeLogDirsRequest<'a> => DescribeLogDirsResponse<'a>;
-    37 CreatePartitions        held   0..=3,  operator: CreatePartitionsRequest<'a> => CreatePartitionsResponse<'a>;
-    42 DeleteGroups            held   0..=2,  groups: DeleteGroupsRequest<'a> => DeleteGroupsResponse<'a>;
-    44 IncrementalAlterConfigs held   0..=1,  operator: IncrementalAlterConfigsRequest<'a> => IncrementalAlterConfigsResponse<'a>;
-    47 OffsetDelete            held   0..=0,  groups: OffsetDeleteRequest<'a> => OffsetDeleteResponse<'a>;
+    33 AlterConfigs            served 0..=2,  operator: AlterConfigsRequest<'a> => AlterConfigsResponse<'a>;
+    35 DescribeLogDirs         served 1..=4,  operator: DescribeLogDirsRequest<'a> => DescribeLogDirsResponse<'a>;
+    37 CreatePartitions        served 0..=3,  operator: CreatePartitionsRequest<'a> => CreatePartitionsResponse<'a>;
+    42 DeleteGroups            served 0..=2,  groups: DeleteGroupsRequest<'a> => DeleteGroupsResponse<'a>;
+    44 IncrementalAlterConfigs served 0..=1,  operator: IncrementalAlterConfigsRequest<'a> => IncrementalAlterConfigsResponse<'a>;
+    47 OffsetDelete            served 0..=0,  groups: OffsetDeleteRequest<'a> => OffsetDeleteResponse<'a>;
     60 DescribeCluster         served 0..=2,  admin: DescribeClusterRequest => DescribeClusterResponse<'a>;
     61 DescribeProducers       held   0..=0,  operator: DescribeProducersRequest<'a> => DescribeProducersResponse<'a>;
-    75 DescribeTopicPartitions held   0..=0,  operator: DescribeTopicPartitionsRequest<'a> => DescribeTopicPartitionsResponse<'a>;
+    75 DescribeTopicPartitions served 0..=0,  operator: DescribeTopicPartitionsRequest<'a> => DescribeTopicPartitionsResponse<'a>;
 }
 
 impl ApiKey {

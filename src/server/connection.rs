@@ -239,7 +239,6 @@ struct Connection<'a> {
 impl Connection<'_> {
     async fn run(&mut self) -> Result<(), Fault> {
         while !self.server.draining() {
-            self.replies.room().await;
             let Some(length) = self.reader.next_length().await? else { return Ok(()) };
             let bytes = self.legal(length)?;
             let permit = self.server.shard().memory().admit(bytes).await;

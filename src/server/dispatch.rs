@@ -6,7 +6,7 @@
 use crate::protocol::{ApiKey, Message, Reader};
 use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
-use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, producer_ids};
+use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, producer_ids};
 
 /// Decodes the body of a request and answers it.
 pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) -> Result<Reply, Unserved> {
@@ -46,6 +46,14 @@ pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) ->
         ApiKey::CreateTopics => answer!(admin::create_topics),
         ApiKey::DeleteTopics => answer!(admin::delete_topics),
         ApiKey::DescribeConfigs => answer!(admin::describe_configs),
-        _ => unreachable!("{} is not served", api.name()),
+        ApiKey::CreatePartitions => answer!(operator::create_partitions),
+        ApiKey::AlterConfigs => answer!(operator::alter_configs),
+        ApiKey::IncrementalAlterConfigs => answer!(operator::incremental_alter_configs),
+        ApiKey::DeleteRecords => answer!(operator::delete_records),
+        ApiKey::DescribeLogDirs => answer!(operator::describe_log_dirs),
+        ApiKey::DescribeTopicPartitions => answer!(operator::describe_topic_partitions),
+        ApiKey::DescribeAcls => answer!(operator::describe_acls),
+        ApiKey::Produce => unreachable!("its batches leave the frame before it comes here"),
+        ApiKey::DescribeProducers => unreachable!("{} is not served", api.name()),
     })
 }

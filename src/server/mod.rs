@@ -16,6 +16,7 @@ mod group_offsets;
 mod groups;
 mod metadata;
 mod offsets;
+mod operator;
 mod owners;
 mod produce;
 mod producer_ids;
@@ -54,7 +55,7 @@ pub async fn run_shard(boot: ShardBoot) {
     let server = Rc::new(Server::new(shard.clone()));
     let on_call = server.clone();
     shard.join_mesh(seed, move |call, responder| on_call.on_call(call, responder));
-    let maintenance = rt::spawn_background(shard.clone().maintain());
+    let maintenance = rt::spawn(shard.clone().maintain());
     server.stopped.wait().await;
     maintenance.join().await;
     tracing::debug!(shard = index, "the shard ended");

@@ -299,26 +299,29 @@ impl Shard {
         None
     }
 
-    /// Retention, rolling by time and expiry of producers, for every log, until the shard stops. In the background queue:
-    /// no request waits for it.
+    /// Retention, rolling by time and expiry of producers, for every log, until the shard stops. The work of each round is
+    /// done in the background queue: no request waits for it.
     pub async fn maintain(self: Rc<Self>) {
         let interval = self.settings.log_retention_check_interval;
-        loop {
+        while !self.stopped.get() {
             futures_lite::future::or(rt::sleep(interval), self.stopping.wait()).await;
+            let shard = self.clone();
+            rt::spawn_background(async move { shard.maintain_once().await }).join().await;
+        }
+    }
+
+    async fn maintain_once(&self) {
+        for partition in self.partitions_now() {
             if self.stopped.get() {
                 return;
             }
-            for partition in self.partitions_now() {
-                let high_watermark = partition.limits().high_watermark;
-                match partition.log().maintain(now_ms(), high_watermark).await {
-                    Ok(0) => {}
-                    Ok(segments) => {
-                        tracing::info!(partition = %partition.name(), segments, "retention deleted segments")
-                    }
-                    Err(error) => tracing::warn!(partition = %partition.name(), %error, "maintenance of a log failed"),
-                }
-                rt::yield_if_needed().await;
+            let high_watermark = partition.limits().high_watermark;
+            match partition.log().maintain(now_ms(), high_watermark).await {
+                Ok(0) => {}
+                Ok(segments) => tracing::info!(partition = %partition.name(), segments, "retention deleted segments"),
+                Err(error) => tracing::warn!(partition = %partition.name(), %error, "maintenance of a log failed"),
             }
+            rt::yield_if_needed().await;
         }
     }
 
