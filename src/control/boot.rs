@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
+use crossbeam_queue::ArrayQueue;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -22,9 +23,9 @@ use super::mesh::{ShardPort, ask_all};
 use super::stop::{Signals, stop_shards};
 use super::{Failure, checkpoints::Offsets};
 use crate::config::{BrokerSettings, Problem};
-use crate::controller::data_dirs::{self, DataDirs};
+use crate::controller::data_dirs::DataDirs;
 use crate::controller::image::Image;
-use crate::controller::{self, Controller, Publisher};
+use crate::controller::{self, Advertised, Controller, Publisher, random_bits};
 use crate::metrics::ShardMetrics;
 use crate::rt::{self, executor::Setup, hop};
 use crate::server;
@@ -73,16 +74,21 @@ async fn serve(
         say(format_args!("warning: {warning}"));
     }
 
-    let dirs = data_dirs::claim(&settings).map_err(|error| Failure(error.to_string()))?;
+    let cpus = cpus(&settings)?;
     let listener = bind(&settings)?;
     let kafka = listener_address(&listener)?;
     let admin = match settings.admin_listener {
         Some(address) => Some(bind_admin(address).await?),
         None => None,
     };
+    let dirs = DataDirs::open(&settings.log_dirs, settings.node_id, settings.cluster_id.as_deref(), random_bits)
+        .map_err(|error| Failure(error.to_string()))?;
+    for note in &dirs.notes {
+        say(format_args!("note: {note}"));
+    }
     let found = find(&dirs);
+    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
 
-    let cpus = cpus(&settings)?;
     say(format_args!("data: {}", paths(&settings.log_dirs)));
     say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
     say(format_args!("listener: {}://{kafka}", settings.listener.name));
@@ -91,23 +97,27 @@ async fn serve(
     let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
     let shards = ShardPort { port, count: cpus.len() };
     let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
-    let publisher = MeshPublisher { shards: shards.clone() };
-    let advertised = (settings.advertised_host_for(kafka), settings.advertised_port_for(kafka));
-    let opened = controller::open(Arc::clone(&settings), &dirs, advertised, publisher)
+    let opened = controller::open(Arc::clone(&settings), &dirs, advertised(&settings, kafka), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
+    if opened.torn_bytes > 0 {
+        say(format_args!("note: the metadata log ended in {} bytes of a change nobody was told of; cut", opened.torn_bytes));
+    }
 
-    let running = start_shards(&settings, cpus, seeds, &opened, &found, &counters)?;
-    let recovered = open_logs(&shards, &opened.image.borrow().clone()).await?;
-    say(format_args!("{}", recovery_words(&recovered, dirs.clean())));
+    let controller = opened.controller();
+    let (images, image) = watch::channel(opened.image());
+    let running = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
+    let recovered = open_logs(&shards, &opened.image()).await?;
+    let clean = dirs.dirs.iter().all(|dir| dir.clean);
+    say(format_args!("{}", recovery_words(&recovered, clean)));
     for (name, reason) in &recovered.failed {
         say(format_args!("offline: {name}: {reason}"));
     }
-    tokio::spawn(opened.run);
+    let commands = tokio::spawn(opened.run(MeshPublisher { shards: shards.clone(), images }));
 
     let facts = Arc::new(Facts {
         shards: shards.clone(),
         counters,
-        image: opened.image,
+        image,
         started: Instant::now(),
         phase: AtomicU8::new(Phase::Starting as u8),
     });
@@ -135,6 +145,10 @@ async fn serve(
     tokio::spawn(signals.end_at_next());
     facts.enter(Phase::Draining);
     checkpointing.abort();
+    controller.stop().await;
+    if commands.await.is_err() {
+        tracing::error!("the controller ended badly");
+    }
     let checkpoints = stop_shards(&shards, settings.log_dirs.len()).await;
     let joined = tokio::task::spawn_blocking(move || running.join()).await;
     finish(&settings, dirs, &checkpoints)?;
@@ -187,6 +201,12 @@ fn listener_address(listener: &OwnedFd) -> Result<SocketAddr, Failure> {
         .ok_or_else(|| Failure("the listener has no address".to_owned()))
 }
 
+/// Where clients are told to connect: what the settings say, with the bound port for port 0.
+fn advertised(settings: &BrokerSettings, bound: SocketAddr) -> Advertised {
+    let port = if settings.advertised_port == 0 { bound.port() } else { settings.advertised_port };
+    Advertised { host: settings.advertised_host.clone(), port }
+}
+
 /// The CPUs to run on: `engine.cpu.set`, else the affinity mask; the first `engine.shards` of them.
 fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
     let allowed: Vec<_> = core_affinity::get_core_ids()
@@ -216,7 +236,7 @@ fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
 
 /// What the last run left in each log directory.
 fn find(dirs: &DataDirs) -> Arc<Vec<FoundDir>> {
-    let found = dirs.entries().iter().map(|dir| {
+    let found = dirs.dirs.iter().map(|dir| {
         let (Offsets { recovery_points, log_starts }, problems) = checkpoints::read(&dir.path);
         for problem in problems {
             tracing::warn!("{problem}");
@@ -262,13 +282,14 @@ fn start_shards(
     settings: &Arc<BrokerSettings>,
     cpus: Vec<usize>,
     seeds: Vec<hop::HopSeed<ShardCall, ShardAnswer>>,
-    opened: &controller::Opened,
+    controller: &Controller,
+    image: &watch::Receiver<Arc<Image>>,
     found: &Arc<Vec<FoundDir>>,
     counters: &[Arc<ShardMetrics>],
 ) -> Result<rt::executor::Shards, Failure> {
     let shards = cpus.len();
-    let image = Arc::new(opened.image.borrow().without_topics());
-    // Each executor takes its own boot by index; the closure itself must be clonable, so the boots wait in slots.
+    let image = Arc::new(Image::empty(image.borrow().cluster_id.clone(), image.borrow().directories().to_vec()));
+    // The closure is cloned for every executor; each finds its own boot in its own slot.
     let boots: Vec<_> = seeds
         .into_iter()
         .zip(counters)
@@ -279,12 +300,14 @@ fn start_shards(
                 seed,
                 shards,
                 settings: Arc::clone(settings),
-                controller: opened.controller.clone(),
+                controller: controller.clone(),
                 image: Arc::clone(&image),
                 found: Arc::clone(found),
                 metrics: Arc::clone(metrics),
             };
-            hand_over(boot)
+            let slot = ArrayQueue::new(1);
+            assert!(slot.push(boot).is_ok(), "the slot is empty");
+            slot
         })
         .collect();
     let boots = Arc::new(boots);
@@ -293,7 +316,9 @@ fn start_shards(
         io_memory_bytes: settings.engine_io_memory_bytes as usize,
         data_dirs: settings.log_dirs.clone(),
     };
-    rt::executor::start(setup, move |index| server::run_shard(boots[index].take()))
+    rt::executor::start(setup, move |index| {
+        server::run_shard(boots[index].pop().expect("each executor starts once"))
+    })
         .map_err(|error| Failure(error.to_string()))
 }
 
@@ -314,11 +339,13 @@ async fn open_logs(shards: &ShardPort, image: &Arc<Image>) -> Result<ApplyReport
 /// is not there yet.
 struct MeshPublisher {
     shards: ShardPort,
+    images: watch::Sender<Arc<Image>>,
 }
 
 impl Publisher for MeshPublisher {
     fn publish(&self, image: Arc<Image>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
         let shards = self.shards.clone();
+        self.images.send_replace(Arc::clone(&image));
         Box::pin(async move {
             ask_all(&shards, OPEN_PATIENCE, || ShardCall::Prepare(Arc::clone(&image))).await;
             let applied = ask_all(&shards, OPEN_PATIENCE, || ShardCall::Apply(Arc::clone(&image))).await;
@@ -363,10 +390,14 @@ async fn checkpoint_now_and_then(shards: ShardPort, dirs: Vec<PathBuf>, found: A
 
 /// Writes the last checkpoints and, where every log closed cleanly, the clean marker.
 fn finish(settings: &BrokerSettings, dirs: DataDirs, entries: &[crate::shard::calls::DirCheckpoint]) -> Result<(), Failure> {
-    for (dir, entries) in settings.log_dirs.iter().zip(entries) {
-        let outcome = checkpoints::write(dir, entries);
-        let outcome = outcome.and_then(|()| if entries.clean { data_dirs::mark_clean(dir) } else { Ok(()) });
-        outcome.map_err(|error| Failure(format!("{}: the clean end was not recorded: {error}", dir.display())))?;
+    for (index, (dir, entries)) in settings.log_dirs.iter().zip(entries).enumerate() {
+        let unrecorded = |error: &dyn std::fmt::Display| {
+            Failure(format!("{}: the clean end was not recorded: {error}", dir.display()))
+        };
+        checkpoints::write(dir, entries).map_err(|error| unrecorded(&error))?;
+        if entries.clean {
+            dirs.mark_clean(index).map_err(|error| unrecorded(&error))?;
+        }
     }
     drop(dirs);
     if entries.iter().all(|entries| entries.clean) {
