@@ -1,22 +1,13 @@
 //! The small text files beside the segments, in Kafka's formats.
 //!
-//! The formats are pure; [`write_atomically`] is the one shell function of this file and blocks (helper thread or control
-//! thread, never a shard). Owns: `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` of a log directory,
-//! `leader-epoch-checkpoint` and `partition.metadata` of a partition. Always: a reader sees the old file or the new one,
-//! whole, also after a power cut: the bytes are synced under another name, then renamed, then the directory is synced
-//! (Kafka lost epochs to a file that was renamed before its bytes were down: KAFKA-16541).
-
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::Path;
+//! Pure. Owns `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` of a log directory,
+//! `leader-epoch-checkpoint` and `partition.metadata` of a partition. Does not own their writing: see `files`. Always: what
+//! is written reads back, and a text that was cut or damaged is an error that names the line.
 
 use crate::types::{LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName, TopicPartition};
 
 /// Version line of the checkpoint files and of `partition.metadata`.
 const VERSION: &str = "0";
-
-/// Suffix of a file that is being written; left behind by a crash and swept at the next start.
-pub const UNFINISHED_SUFFIX: &str = ".tmp";
 
 /// A text that is not in the format of its file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -73,22 +64,6 @@ pub fn parse_partition_metadata(text: &str) -> Result<TopicId, FormatError> {
     }
     let id = lines.next().and_then(|line| line.strip_prefix("topic_id: "));
     id.and_then(|id| TopicId::parse(id.trim_end())).ok_or(FormatError { line: 2, reason: "not `topic_id: <22 letters>`" })
-}
-
-/// Writes `bytes` to `path` so that a crash leaves the old file or the new one. Blocks.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(UNFINISHED_SUFFIX);
-    let mut file = File::create(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    std::fs::rename(&unfinished, path)?;
-    sync_dir(path.parent().unwrap_or(Path::new(".")))
-}
-
-/// Makes created, renamed and removed names of `dir` durable. Blocks.
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 fn format_lines(lines: impl ExactSizeIterator<Item = String>) -> String {
@@ -159,15 +134,5 @@ mod tests {
         assert_eq!(parse_epochs("\0\0\0\0").unwrap_err().line, 1);
         assert_eq!(parse_partition_metadata("version: 1\n").unwrap_err().line, 1);
         assert_eq!(parse_partition_metadata("version: 0\ntopic_id: x\n").unwrap_err().line, 2);
-    }
-
-    #[test]
-    fn a_rewritten_file_leaves_nothing_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("leader-epoch-checkpoint");
-        write_atomically(&path, b"old").unwrap();
-        write_atomically(&path, b"new").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

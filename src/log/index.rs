@@ -155,9 +155,14 @@ impl TimeIndex {
         Some(self.base.plus(entry.relative_offset))
     }
 
-    /// The largest timestamp the index knows.
-    pub fn max_timestamp(&self) -> Option<TimestampMs> {
-        self.entries.last().map(|entry| entry.timestamp)
+    /// The first timestamp noted.
+    pub fn first_timestamp(&self) -> Option<TimestampMs> {
+        self.entries.first().map(|entry| entry.timestamp)
+    }
+
+    /// The largest timestamp noted, and the last offset of the batch that brought it.
+    pub fn last(&self) -> Option<(TimestampMs, Offset)> {
+        self.entries.last().map(|entry| (entry.timestamp, self.base.plus(entry.relative_offset)))
     }
 
     /// Bytes of the file this would be written to.
@@ -214,10 +219,17 @@ impl SegmentIndex {
         Self { offsets: OffsetIndex::new(base), times: TimeIndex::new(base), bytes_since_entry: 0, largest: None }
     }
 
+    /// What the two files of a segment said.
+    pub fn from_parts(offsets: OffsetIndex, times: TimeIndex) -> Self {
+        let largest = times.last();
+        Self { offsets, times, bytes_since_entry: 0, largest }
+    }
+
     /// Notes one more batch, which lies at `position`: an entry once more than `interval_bytes` lie between it and the last
     /// one. Kafka's rule, so the same log gives the same files.
     pub fn on_batch(&mut self, batch: IndexedBatch, interval_bytes: u32) {
-        if self.largest.is_none_or(|(timestamp, _)| batch.max_timestamp > timestamp) {
+        // Kafka begins at -1: records without a timestamp leave no trace in the time index.
+        if batch.max_timestamp > self.largest.map_or(-1, |(timestamp, _)| timestamp) {
             self.largest = Some((batch.max_timestamp, batch.last_offset));
         }
         if self.bytes_since_entry > u64::from(interval_bytes) {
@@ -240,7 +252,7 @@ impl SegmentIndex {
         self.note_largest();
     }
 
-    /// The largest timestamp of any batch so far.
+    /// The largest timestamp of any batch so far; `None` when no record had one.
     pub fn max_timestamp(&self) -> Option<TimestampMs> {
         self.largest.map(|(timestamp, _)| timestamp)
     }
@@ -343,7 +355,7 @@ mod tests {
             }
             index.finish();
             prop_assert_eq!(index.max_timestamp(), laid.iter().map(|(_, batch)| batch.max_timestamp).max());
-            prop_assert_eq!(index.times.max_timestamp(), index.max_timestamp());
+            prop_assert_eq!(index.times.last().map(|(timestamp, _)| timestamp), index.max_timestamp());
             let reread = OffsetIndex::parse(base, &index.offsets.to_bytes(), u64::from(position)).unwrap();
             prop_assert_eq!(&reread, &index.offsets);
             prop_assert_eq!(&TimeIndex::parse(base, &index.times.to_bytes()).unwrap(), &index.times);

@@ -293,5 +293,4 @@ impl Producers {
 }
 
 #[cfg(test)]
-#[path = "producers_tests.rs"]
 mod tests;

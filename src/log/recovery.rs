@@ -59,6 +59,31 @@ pub enum Gaps {
     Allowed,
 }
 
+/// A whole batch in its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// its header
+    pub info: BatchInfo,
+    /// its first offset
+    pub base_offset: Offset,
+    /// its last offset
+    pub last_offset: Offset,
+    /// where it lies in the segment's file
+    pub position: u32,
+}
+
+impl Found {
+    /// What the indexes note of it.
+    pub const fn indexed(&self) -> IndexedBatch {
+        IndexedBatch {
+            position: self.position,
+            bytes: self.info.bytes,
+            last_offset: self.last_offset,
+            max_timestamp: self.info.max_timestamp,
+        }
+    }
+}
+
 /// The batch whose body is being fed.
 #[derive(Debug)]
 struct Body {
@@ -97,9 +122,8 @@ impl Scanner {
         }
     }
 
-    /// Takes the next bytes of the file and tells `on_batch` of every batch that became whole, with its position. Once it
-    /// met a fault it ignores the rest: see [`Scanner::fault`].
-    pub fn feed(&mut self, mut bytes: &[u8], mut on_batch: impl FnMut(&BatchInfo, u32)) {
+    /// Takes the next bytes of the file and tells `on_batch` of every batch that became whole. Once it met a fault it ignores the rest: see [`Scanner::fault`].
+    pub fn feed(&mut self, mut bytes: &[u8], mut on_batch: impl FnMut(Found)) {
         while self.fault.is_none() && !bytes.is_empty() {
             match &mut self.body {
                 None => {
@@ -177,7 +201,7 @@ impl Scanner {
         self.file_bytes.min(i32::MAX as u64).saturating_sub(self.position)
     }
 
-    fn end_body(&mut self, on_batch: &mut impl FnMut(&BatchInfo, u32)) {
+    fn end_body(&mut self, on_batch: &mut impl FnMut(Found)) {
         let Some(Body { info, checksum, .. }) = self.body.take() else { return };
         self.head_bytes = 0;
         let base_offset = Offset::new(info.base_offset).filter(|&found| match self.gaps {
@@ -188,12 +212,12 @@ impl Scanner {
             .and_then(|base| base.value().checked_add(i64::from(info.last_offset_delta)))
             .and_then(Offset::new)
             .filter(|&last| relative(self.base, last).is_some());
-        match (last_offset, u32::try_from(self.position)) {
+        match (base_offset, last_offset, u32::try_from(self.position)) {
             _ if checksum != info.crc => self.fault = Some(Fault::Checksum),
-            (Some(last_offset), Ok(position)) => {
+            (Some(base_offset), Some(last_offset), Ok(position)) => {
                 self.position += u64::from(info.bytes);
                 self.next_offset = last_offset.next();
-                on_batch(&info, position);
+                on_batch(Found { info, base_offset, last_offset, position });
             }
             _ => self.fault = Some(Fault::Offset { found: info.base_offset, expected: self.next_offset }),
         }
@@ -253,7 +277,6 @@ pub struct Recovery {
     segment: Option<(Scanner, SegmentIndex, Option<TimestampMs>)>,
     /// The end of the log so far, and where that is.
     end: Option<(Offset, Place)>,
-    is_cut: bool,
 }
 
 /// A byte of a segment's file.
@@ -273,21 +296,19 @@ impl Recovery {
     /// `producers` is their state at the beginning of the first segment to come; `epochs` what the checkpoint says, of which
     /// only what lies below that beginning is believed.
     pub const fn new(known: Known, producers: Producers, epochs: Epochs) -> Self {
-        Self { known, producers, epochs, segment: None, end: None, is_cut: false }
+        Self { known, producers, epochs, segment: None, end: None }
     }
 
     /// The next segment begins at `base`, its file has `file_bytes`.
     pub fn begin(&mut self, base: Offset, file_bytes: u64) -> Result<Next, Corrupt> {
         match self.end {
             None => self.epochs.truncate_end(base),
-            Some((end, _)) if end == base && !self.is_cut => {}
+            Some((end, _)) if end == base => {}
             Some((end, place)) if end < self.known.recovery_point => {
                 return Err(place.corrupt(format!("the next segment begins at {base}, this one ends at {end}")));
             }
-            Some(_) => {
-                self.is_cut = true;
-                return Ok(Next::Remove);
-            }
+            // The hole lies above the recovery point: what comes after it was never promised to anyone.
+            Some(_) => return Ok(Next::Remove),
         }
         let scanner = Scanner::new(base, file_bytes, Gaps::Refused);
         self.segment = Some((scanner, SegmentIndex::new(base), None));
@@ -298,21 +319,12 @@ impl Recovery {
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         let Self { known, producers, epochs, segment, .. } = self;
         let Some((scanner, index, first_timestamp)) = segment else { return false };
-        scanner.feed(bytes, |info, position| {
-            let base_offset = Offset::new(info.base_offset).expect("the scanner believed it");
-            index.on_batch(
-                IndexedBatch {
-                    position,
-                    bytes: info.bytes,
-                    last_offset: base_offset.plus(info.last_offset_delta),
-                    max_timestamp: info.max_timestamp,
-                },
-                known.index_interval_bytes,
-            );
-            first_timestamp.get_or_insert(info.max_timestamp);
-            producers.replay(info, base_offset, known.now);
-            if let Some(epoch) = LeaderEpoch::new(info.leader_epoch) {
-                epochs.assign(epoch, base_offset);
+        scanner.feed(bytes, |found| {
+            index.on_batch(found.indexed(), known.index_interval_bytes);
+            first_timestamp.get_or_insert(found.info.max_timestamp);
+            producers.replay(&found.info, found.base_offset, known.now);
+            if let Some(epoch) = LeaderEpoch::new(found.info.leader_epoch) {
+                epochs.assign(epoch, found.base_offset);
             }
         });
         !scanner.is_stopped()
@@ -328,12 +340,21 @@ impl Recovery {
             None | Some(Fault::Padding) => 0,
             Some(fault) if end < self.known.recovery_point => return Err(place.corrupt(fault)),
             Some(fault) => {
-                self.is_cut = true;
                 let claimed = if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };
                 claimed.min(scanner.file_bytes - scanner.valid_bytes())
             }
         };
         Ok(Recovered { valid_bytes: scanner.valid_bytes(), lost_bytes, index, first_timestamp })
+    }
+
+    /// The offset after the last whole batch of the segments that ended.
+    pub fn end_offset(&self) -> Offset {
+        self.end.map_or(Offset::ZERO, |(end, _)| end)
+    }
+
+    /// The producers after the batches fed so far.
+    pub const fn producers(&self) -> &Producers {
+        &self.producers
     }
 
     /// All segments were fed: the log's end, its producers and its epochs.

@@ -16,7 +16,7 @@ use crate::replica::Partition;
 use crate::rt;
 use crate::shard::calls::{ApplyReport, DirCheckpoint};
 use crate::shard::{Offline, Shard, Topic, now_ms};
-use crate::types::{LeaderEpoch, Offset, PartitionId, PartitionIndex, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, PartitionId, PartitionIndex, TopicName, TopicPartition};
 
 /// What the last run left in one log directory, read by the control plane before the shards start.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +29,9 @@ pub struct FoundDir {
     pub log_starts: HashMap<TopicPartition, Offset>,
 }
 
-/// Logs opened at the same time. Opening waits for the disk most of the time; more than a few gain nothing and take memory.
-const OPENS_AT_ONCE: usize = 8;
+/// Logs opened or closed at the same time. Both wait for the disk most of the time; more than a few gain nothing and take
+/// memory.
+const LOGS_AT_ONCE: usize = 8;
 
 /// One at a time, in the order of arrival.
 #[derive(Default)]
@@ -82,34 +83,30 @@ impl Shard {
         let mut report = self.open_missing(&image).await;
         // The checkpoints of the last run are about topics of the last run: a topic made again under an old name starts new.
         self.found.borrow_mut().take();
+        let deleted = self.image().topics.keys().filter(|name| !image.topics.contains_key(*name)).cloned().collect();
         let changed = self.adopt_topics(&image);
         *self.image.borrow_mut() = image.clone();
         self.lead_changed(&changed, &mut report).await;
         self.delete_gone(&image, &mut report).await;
+        self.forget_offsets_of(deleted);
         report
     }
 
-    async fn open_missing(self: &Rc<Self>, image: &Arc<Image>) -> ApplyReport {
-        let queue: VecDeque<Opening> = self.changed_topics(image).flat_map(|topic| self.missing_of(topic)).collect();
-        let workers = queue.len().min(OPENS_AT_ONCE);
-        let (queue, report) = (Rc::new(RefCell::new(queue)), Rc::new(RefCell::new(ApplyReport::default())));
-        let tasks: Vec<_> = (0..workers)
-            .map(|_| {
-                let (shard, queue, report) = (self.clone(), queue.clone(), report.clone());
-                rt::spawn(async move {
-                    loop {
-                        let next = queue.borrow_mut().pop_front();
-                        let Some(opening) = next else { return };
-                        shard.open(opening, &report).await;
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            if task.join().await.is_none() {
-                tracing::error!("opening a log panicked; its partition is not served");
-            }
+    fn forget_offsets_of(&self, topics: Vec<TopicName>) {
+        if !topics.is_empty() {
+            self.coordinators.topics_deleted(&topics);
         }
+    }
+
+    async fn open_missing(self: &Rc<Self>, image: &Arc<Image>) -> ApplyReport {
+        let openings: Vec<Opening> = self.changed_topics(image).flat_map(|topic| self.missing_of(topic)).collect();
+        let report = Rc::new(RefCell::new(ApplyReport::default()));
+        let (shard, opened) = (self.clone(), report.clone());
+        each_few(openings, move |opening| {
+            let (shard, opened) = (shard.clone(), opened.clone());
+            async move { shard.open(opening, &opened).await }
+        })
+        .await;
         let report = report.borrow().clone();
         self.metrics.recovery_scanned_bytes.add(report.bytes_scanned);
         self.metrics.recovery_truncated_bytes.add(report.bytes_truncated);
@@ -153,11 +150,12 @@ impl Shard {
             .collect()
     }
 
-    async fn open(&self, opening: Opening, report: &RefCell<ApplyReport>) {
+    async fn open(self: &Rc<Self>, opening: Opening, report: &RefCell<ApplyReport>) {
         let (id, name, log_dir) = (opening.id, opening.name.clone(), opening.log_dir);
         match self.open_partition(opening).await {
             Ok((partition, recovery)) => {
-                self.partitions.borrow_mut().insert(id, partition);
+                self.partitions.borrow_mut().insert(id, partition.clone());
+                self.coordinate(&partition);
                 let mut report = report.borrow_mut();
                 report.opened += 1;
                 report.segments += recovery.segments;
@@ -210,18 +208,22 @@ impl Shard {
         changed
     }
 
-    async fn lead_changed(&self, changed: &[Topic], report: &mut ApplyReport) {
+    async fn lead_changed(self: &Rc<Self>, changed: &[Topic], report: &mut ApplyReport) {
         for topic in changed {
             for (id, image) in self.owned_of(&topic.image) {
                 let Ok(partition) = self.partition(id) else { continue };
                 if *partition.settings() != *topic.settings {
                     partition.set_settings(topic.settings.clone());
                 }
-                if image.leader_epoch > partition.leader_epoch()
-                    && let Err(error) = partition.begin_epoch(image.leader_epoch).await
-                {
-                    tracing::error!(partition = %partition.name(), %error, "the new leader epoch was not recorded");
-                    report.failed.push((partition.name().to_string(), error.to_string()));
+                if image.leader_epoch <= partition.leader_epoch() {
+                    continue;
+                }
+                match partition.begin_epoch(image.leader_epoch).await {
+                    Ok(()) => self.coordinate(&partition),
+                    Err(error) => {
+                        tracing::error!(partition = %partition.name(), %error, "the new leader epoch was not recorded");
+                        report.failed.push((partition.name().to_string(), error.to_string()));
+                    }
                 }
             }
         }
@@ -239,6 +241,7 @@ impl Shard {
         let gone: HashSet<PartitionId> = self.partitions.borrow().keys().filter(|id| !kept(id)).copied().collect();
         for id in gone {
             let Some(partition) = self.partitions.borrow_mut().remove(&id) else { continue };
+            self.coordinators.unload(id);
             partition.end();
             report.deleted += 1;
             if let Err(error) = partition.log().clone().delete().await {
@@ -261,28 +264,37 @@ impl Shard {
         let _turn = self.applying.take().await;
         self.stopped.set(true);
         self.stopping.notify_all();
+        self.coordinators.unload_all();
         let mut checkpoints = vec![DirCheckpoint { clean: true, ..Default::default() }; self.settings.log_dirs.len()];
         for offline in self.offline.borrow().values() {
             checkpoints[offline.log_dir].clean = false;
         }
+        let checkpoints = Rc::new(RefCell::new(checkpoints));
         let partitions: Vec<_> = self.partitions.borrow_mut().drain().map(|(_, partition)| partition).collect();
-        for partition in partitions {
-            partition.end();
-            let dir = self.log_dir_of(&partition);
-            let checkpoint = &mut checkpoints[dir];
-            let log_start = partition.log().limits().log_start;
-            match partition.log().clone().close().await {
-                Ok(recovery_point) => {
-                    checkpoint.recovery_points.push((partition.name().clone(), recovery_point));
-                    checkpoint.log_starts.push((partition.name().clone(), log_start));
-                }
-                Err(error) => {
-                    tracing::error!(partition = %partition.name(), %error, "a log did not close; the next start recovers it");
-                    checkpoint.clean = false;
-                }
+        let (shard, closed) = (self.clone(), checkpoints.clone());
+        each_few(partitions, move |partition| {
+            let (shard, closed) = (shard.clone(), closed.clone());
+            async move { shard.close(&partition, &closed).await }
+        })
+        .await;
+        checkpoints.take()
+    }
+
+    async fn close(&self, partition: &Partition, checkpoints: &RefCell<Vec<DirCheckpoint>>) {
+        partition.end();
+        let (name, dir) = (partition.name().clone(), self.log_dir_of(partition));
+        let log_start = partition.log().limits().log_start;
+        match partition.log().clone().close().await {
+            Ok(recovery_point) => {
+                let checkpoint = &mut checkpoints.borrow_mut()[dir];
+                checkpoint.recovery_points.push((name.clone(), recovery_point));
+                checkpoint.log_starts.push((name, log_start));
+            }
+            Err(error) => {
+                tracing::error!(partition = %name, %error, "a log did not close; the next start recovers it");
+                checkpoints.borrow_mut()[dir].clean = false;
             }
         }
-        checkpoints
     }
 
     pub(super) fn log_dir_of(&self, partition: &Partition) -> usize {
@@ -291,5 +303,31 @@ impl Shard {
         let image =
             topics.get(&id.topic_id).and_then(|topic| topic.image.partitions.get(id.partition.value() as usize));
         image.map(|image| image.log_dir).unwrap_or_default()
+    }
+}
+
+/// Runs `work` on every item, a few at a time. A panic in one ends only that one.
+async fn each_few<T, F>(items: Vec<T>, work: impl Fn(T) -> F + Clone + 'static)
+where
+    T: 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let workers = items.len().min(LOGS_AT_ONCE);
+    let queue = Rc::new(RefCell::new(VecDeque::from(items)));
+    let tasks: Vec<_> = (0..workers)
+        .map(|_| {
+            let (queue, work) = (queue.clone(), work.clone());
+            rt::spawn(async move {
+                loop {
+                    let next = queue.borrow_mut().pop_front();
+                    let Some(item) = next else { return };
+                    work(item).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        // The panic was logged where it was caught; its partition is not served.
+        task.join().await;
     }
 }

@@ -13,6 +13,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::controller::image::Image;
+use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, ListFilter, ListedGroup};
 use crate::log::{AppendError, Appended, LogStats, ReadError};
 use crate::protocol::batch::BatchInfo;
 use crate::replica::{FetchError, Isolation, LeadershipError, Limits, ProduceError};
@@ -59,6 +60,11 @@ pub enum ShardCall {
     EpochEnd(Vec<EpochQuestion>),
     /// Moves log starts; `None` means the high watermark. → [`ShardAnswer::Deleted`]
     DeleteRecords(Vec<(PartitionId, Option<Offset>)>),
+    /// A command for the coordinator of this partition of `__consumer_offsets`. → [`ShardAnswer::Group`], perhaps minutes
+    /// later
+    Group(PartitionId, Box<GroupCommand>),
+    /// The groups of every coordinator of the shard. → [`ShardAnswer::Groups`]
+    ListGroups(ListFilter),
     /// → [`ShardAnswer::Facts`]
     Describe,
     /// → [`ShardAnswer::Metrics`]
@@ -89,6 +95,10 @@ pub enum ShardAnswer {
     EpochEnds(Vec<Result<Option<(LeaderEpoch, Offset)>, LeadershipError>>),
     /// One new log start a partition.
     Deleted(Vec<Result<Offset, DeleteRecordsError>>),
+    /// Of the kind the command expects.
+    Group(Box<GroupAnswer>),
+    /// Or why they cannot be listed yet.
+    Groups(Result<Vec<ListedGroup>, GroupError>),
     /// What there is.
     Facts(Box<ShardFacts>),
     /// How it fares.
@@ -144,8 +154,8 @@ pub struct FetchShare {
 pub struct FetchItem {
     /// Which.
     pub partition: PartitionId,
-    /// From where.
-    pub from: Offset,
+    /// From where; `None` is a negative offset, which is out of range like any other that is not in the log.
+    pub from: Option<Offset>,
     /// Budget.
     pub bytes_max: usize,
     /// The leadership the client knows; `None` asks for no check.
@@ -229,8 +239,8 @@ pub struct EpochQuestion {
     pub partition: PartitionId,
     /// The leadership the client knows.
     pub current: Option<LeaderEpoch>,
-    /// The epoch whose end it wants.
-    pub wanted: LeaderEpoch,
+    /// The epoch whose end it wants; `None` lies below every epoch.
+    pub wanted: Option<LeaderEpoch>,
 }
 
 /// Why a log start did not move.

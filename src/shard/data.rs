@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 
 use crate::log::{Appended, ReadError};
 use crate::replica::waiters::Watch;
-use crate::replica::{Acked, FetchError, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched};
+use crate::replica::{
+    Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched,
+};
 use crate::rt;
 use crate::rt::net::Payload;
 use crate::shard::calls::{
@@ -33,6 +35,13 @@ pub struct Read {
     pub parts: SmallVec<[Payload; 4]>,
     /// See [`HopRead::diverging`].
     pub diverging: Option<(LeaderEpoch, Offset)>,
+}
+
+impl From<HopRead> for Read {
+    fn from(read: HopRead) -> Self {
+        let parts = read.parts.into_iter().map(Payload::Mem).collect();
+        Self { limits: read.limits, parts, diverging: read.diverging }
+    }
 }
 
 impl Read {
@@ -84,13 +93,7 @@ impl Shard {
         let mut outcomes = Vec::with_capacity(share.items.len());
         let (mut left, mut at_least_one) = (share.bytes_max, share.at_least_one);
         for item in &share.items {
-            let wanted = ReadRequest {
-                from: item.from,
-                bytes_max: left.min(item.bytes_max),
-                at_least_one,
-                isolation: share.isolation,
-            };
-            let outcome = self.fetch_one(item, wanted).await;
+            let outcome = self.fetch_one(item, left.min(item.bytes_max), at_least_one, share.isolation).await;
             if let Ok(read) = &outcome {
                 let bytes = read.bytes();
                 left = left.saturating_sub(bytes);
@@ -101,15 +104,26 @@ impl Shard {
         outcomes
     }
 
-    async fn fetch_one(&self, item: &FetchItem, wanted: ReadRequest) -> Result<Read, FetchError> {
+    async fn fetch_one(
+        &self,
+        item: &FetchItem,
+        bytes_max: usize,
+        at_least_one: bool,
+        isolation: Isolation,
+    ) -> Result<Read, FetchError> {
         let partition = self.partition(item.partition)?;
         partition.check_epoch(item.leader_epoch)?;
+        let Some(from) = item.from else {
+            let limits = partition.limits();
+            let (start, end) = (limits.log_start, limits.log_end);
+            return Err(ReadError::OutOfRange { wanted: Offset::ZERO, start, end }.into());
+        };
         if let Some(last_fetched) = item.last_fetched_epoch
-            && let Some(diverging) = partition.diverging(last_fetched, item.from)?
+            && let Some(diverging) = partition.diverging(last_fetched, from)?
         {
             return Ok(Read { limits: partition.limits(), parts: SmallVec::new(), diverging: Some(diverging) });
         }
-        let (limits, plan) = partition.plan_read(wanted)?;
+        let (limits, plan) = partition.plan_read(ReadRequest { from, bytes_max, at_least_one, isolation })?;
         let data = match plan.map(|plan| plan.try_now()) {
             None => return Ok(Read { limits, parts: SmallVec::new(), diverging: None }),
             Some(Ok(data)) => data,
@@ -218,7 +232,7 @@ impl Shard {
         let answer = |question: &EpochQuestion| {
             let partition = self.partition(question.partition).map_err(|_| LeadershipError::NotLeader)?;
             partition.check_epoch(question.current)?;
-            Ok(partition.log().epoch_end(question.wanted))
+            Ok(question.wanted.and_then(|epoch| partition.log().epoch_end(epoch)))
         };
         questions.iter().map(answer).collect()
     }

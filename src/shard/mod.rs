@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod calls;
 pub mod data;
+pub mod groups;
 pub mod memory;
 pub mod router;
 
@@ -68,6 +69,7 @@ pub struct Shard {
     /// Partitions this shard owns whose logs did not open, with the reason.
     offline: RefCell<HashMap<PartitionId, Offline>>,
     found: RefCell<Option<Arc<Vec<FoundDir>>>>,
+    coordinators: groups::Coordinators,
     applying: apply::Turn,
     stopping: rt::Event,
     stopped: Cell<bool>,
@@ -138,6 +140,7 @@ impl Shard {
             partitions: RefCell::default(),
             offline: RefCell::default(),
             found: RefCell::new(Some(boot.found)),
+            coordinators: groups::Coordinators::default(),
             applying: apply::Turn::default(),
             stopping: rt::Event::default(),
             stopped: Cell::new(false),
@@ -224,11 +227,10 @@ impl Shard {
         }
     }
 
-    /// Asks another shard.
-    pub async fn ask(&self, to: ShardIndex, call: ShardCall) -> Result<ShardAnswer, Gone> {
+    /// Asks another shard. The question is on its way when this returns; the answer comes through the future.
+    pub fn ask(&self, to: ShardIndex, call: ShardCall) -> impl Future<Output = Result<ShardAnswer, Gone>> + 'static {
         self.metrics.hop_calls.increment();
-        let answer = self.hops().call(to, call);
-        answer.await
+        self.hops().call(to, call)
     }
 
     /// Tells another shard.
@@ -278,6 +280,8 @@ impl Shard {
             ShardCall::DeleteRecords(items) => {
                 rt::spawn(async move { responder.answer(ShardAnswer::Deleted(shard.delete_records(&items).await)) });
             }
+            ShardCall::Group(partition, command) => self.on_group_command(partition, *command, responder),
+            ShardCall::ListGroups(filter) => self.on_list_groups(&filter, responder),
             ShardCall::Describe => responder.answer(ShardAnswer::Facts(Box::new(self.facts()))),
             ShardCall::Metrics => responder.answer(ShardAnswer::Metrics(Box::new(self.report()))),
             ShardCall::Flush => {
@@ -295,26 +299,29 @@ impl Shard {
         None
     }
 
-    /// Retention, rolling by time and expiry of producers, for every log, until the shard stops. In the background queue:
-    /// no request waits for it.
+    /// Retention, rolling by time and expiry of producers, for every log, until the shard stops. The work of each round is
+    /// done in the background queue: no request waits for it.
     pub async fn maintain(self: Rc<Self>) {
         let interval = self.settings.log_retention_check_interval;
-        loop {
+        while !self.stopped.get() {
             futures_lite::future::or(rt::sleep(interval), self.stopping.wait()).await;
+            let shard = self.clone();
+            rt::spawn_background(async move { shard.maintain_once().await }).join().await;
+        }
+    }
+
+    async fn maintain_once(&self) {
+        for partition in self.partitions_now() {
             if self.stopped.get() {
                 return;
             }
-            for partition in self.partitions_now() {
-                let high_watermark = partition.limits().high_watermark;
-                match partition.log().maintain(now_ms(), high_watermark).await {
-                    Ok(0) => {}
-                    Ok(segments) => {
-                        tracing::info!(partition = %partition.name(), segments, "retention deleted segments")
-                    }
-                    Err(error) => tracing::warn!(partition = %partition.name(), %error, "maintenance of a log failed"),
-                }
-                rt::yield_if_needed().await;
+            let high_watermark = partition.limits().high_watermark;
+            match partition.log().maintain(now_ms(), high_watermark).await {
+                Ok(0) => {}
+                Ok(segments) => tracing::info!(partition = %partition.name(), segments, "retention deleted segments"),
+                Err(error) => tracing::warn!(partition = %partition.name(), %error, "maintenance of a log failed"),
             }
+            rt::yield_if_needed().await;
         }
     }
 

@@ -73,15 +73,20 @@ pub struct Places {
 }
 
 impl Places {
+    /// The places of each group's items.
+    pub fn groups(&self) -> impl Iterator<Item = &[usize]> {
+        self.places.iter().map(Vec::as_slice)
+    }
+
     /// Puts the answers back into request order. `answers` has one entry a group, each as long as its group.
-    pub fn join<A>(self, answers: Vec<Vec<A>>) -> Vec<A> {
+    pub fn join<A>(&self, answers: Vec<Vec<A>>) -> Vec<A> {
         let mut joined: Vec<Option<A>> = Vec::new();
         joined.resize_with(self.count, || None);
         assert_eq!(answers.len(), self.places.len(), "one list of answers a group");
-        for (places, answers) in self.places.into_iter().zip(answers) {
+        for (places, answers) in self.places.iter().zip(answers) {
             assert_eq!(answers.len(), places.len(), "one answer an item");
-            for (place, answer) in places.into_iter().zip(answers) {
-                joined[place] = Some(answer);
+            for (place, answer) in places.iter().zip(answers) {
+                joined[*place] = Some(answer);
             }
         }
         joined.into_iter().map(|answer| answer.expect("every place belongs to one group")).collect()

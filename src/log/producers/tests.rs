@@ -20,6 +20,7 @@ fn batch(producer: Option<ProducerStamp>, records: u32) -> BatchInfo {
         log_append_time: false,
         transactional: false,
         control: false,
+        delete_horizon: false,
         base_timestamp: 1,
         max_timestamp: 1000,
         producer,
