@@ -19,13 +19,13 @@
 //!
 //! **A full device.** Blocks are allocated ahead (in steps that double from 1 MiB, so a small log stays small), and
 //! allocation is the only thing that can meet ENOSPC. From then on only appends are taken that fit the blocks there are;
-//! nothing taken is ever given back, and the allocation is tried again once a second while anybody asks.
+//! nothing taken is ever given back, and the allocation is tried again once a second while somebody asks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
 
@@ -35,7 +35,7 @@ use crate::types::Offset;
 
 use super::Log;
 use super::runtime::Shared;
-use super::segment::Segment;
+use super::segment::{Phase, Segment};
 
 /// From this much pending on, a write ends on a block boundary and another may overlap it.
 const OVERLAP_PENDING_BYTES: usize = 256 << 10;
@@ -73,8 +73,8 @@ pub(super) struct Appender {
     wake: Event,
     is_running: Cell<bool>,
     is_stopping: Cell<bool>,
-    /// The device refused the last allocation.
-    is_full: Cell<bool>,
+    /// When the device last refused an allocation; `None` while there is space.
+    full_since: Cell<Option<Instant>>,
     is_allocating: Cell<bool>,
     /// The last block written, while it is partly filled: its bytes begin the next write.
     head: RefCell<Option<AlignedBuf>>,
@@ -83,17 +83,22 @@ pub(super) struct Appender {
 impl Appender {
     /// Whether an append that ends at `end_bytes` of `segment` must be refused.
     pub(super) fn refuses(&self, segment: &Segment, end_bytes: u64) -> bool {
-        self.is_full.get() && end_bytes > segment.allocated.get()
+        self.is_full() && end_bytes > segment.allocated.get()
     }
 
     /// Whether the device refused the last allocation.
     pub(super) fn is_full(&self) -> bool {
-        self.is_full.get()
+        self.full_since.get().is_some()
     }
 
     /// Returns whether that is news.
     pub(super) fn set_full(&self, is_full: bool) -> bool {
-        self.is_full.replace(is_full) != is_full
+        self.full_since.replace(is_full.then(Instant::now)).is_some() != is_full
+    }
+
+    /// Whether the file of a segment may still grow ahead of its data.
+    pub(super) fn is_allocating(&self) -> bool {
+        self.is_allocating.get()
     }
 
     /// Gives back the staging buffer's memory but for the block that will be written again.
@@ -125,7 +130,8 @@ pub(super) fn push(log: &Rc<Log>, segment: &Rc<Segment>, bytes: Bytes, end_offse
 
 /// Asks a full device again, at most once a second.
 pub(super) fn retry_space(log: &Rc<Log>, segment: &Rc<Segment>, end_bytes: u64) {
-    if let Some(file) = segment.open_writer() {
+    let is_due = log.appender.full_since.get().is_some_and(|since| since.elapsed() >= NO_SPACE_RETRY);
+    if let Some(file) = segment.open_writer().filter(|_| is_due) {
         allocate(log, segment, &file, end_bytes);
     }
 }
@@ -135,7 +141,7 @@ pub(super) async fn stop(log: &Log) {
     log.appender.is_stopping.set(true);
     log.appender.wake.notify_all();
     log.changed.notify_all();
-    while log.appender.is_running.get() {
+    while log.appender.is_running.get() || log.appender.is_allocating.get() {
         log.changed.wait().await;
     }
     let dropped: usize = log.appender.pending.borrow_mut().drain(..).map(|pending| pending.bytes.len()).sum();
@@ -144,16 +150,32 @@ pub(super) async fn stop(log: &Log) {
 }
 
 async fn run(log: Rc<Log>) {
+    let guard = TaskGuard { log: &log, is_running: &log.appender.is_running };
     let mut writer = Writer { log: Rc::clone(&log), target: None, in_flight: VecDeque::new() };
     let stop = writer.run().await;
     // Nothing is dropped mid-flight: the buffers belong to the kernel until it gives them back.
     for write in writer.in_flight.drain(..) {
         write.task.join().await;
     }
-    log.appender.is_running.set(false);
-    match stop {
-        Stop::Closed => log.changed.notify_all(),
-        Stop::Failed(reason) => log.fail(reason),
+    drop(guard);
+    if let Stop::Failed(reason) = stop {
+        log.fail(reason);
+    }
+}
+
+/// Marks the end of a log's own task; a log whose task panicked is offline, not stuck.
+pub(super) struct TaskGuard<'a> {
+    pub(super) log: &'a Log,
+    pub(super) is_running: &'a Cell<bool>,
+}
+
+impl Drop for TaskGuard<'_> {
+    fn drop(&mut self) {
+        self.is_running.set(false);
+        self.log.changed.notify_all();
+        if std::thread::panicking() {
+            self.log.fail("a fault of the broker: see the panic above".to_owned());
+        }
     }
 }
 
@@ -387,6 +409,9 @@ async fn wait_for_blocks(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile
         let changed = log.changed.wait();
         allocate(log, segment, file, end_bytes);
         changed.await;
+        if log.appender.is_full() && !log.appender.is_allocating() {
+            rt::sleep(NO_SPACE_RETRY).await;
+        }
     }
     Ok(())
 }
@@ -395,7 +420,8 @@ async fn wait_for_blocks(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile
 fn allocate_ahead(log: &Rc<Log>, target: &Target) {
     let (step, allocated) = (allocation_step(log, &target.segment), target.segment.allocated.get());
     let segment_end = u64::from(log.settings.borrow().segment_bytes);
-    if allocated < segment_end && allocated - target.position < step / 2 {
+    let is_active = target.segment.phase.get() == Phase::Active;
+    if is_active && allocated < segment_end && allocated - target.position < step / 2 {
         allocate(log, &target.segment, &target.file, allocated + BLOCK);
     }
 }
@@ -421,7 +447,6 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end_bytes: 
             }
             Err(error) if is_no_space(&error) => {
                 log.set_full(true);
-                rt::sleep(NO_SPACE_RETRY).await;
             }
             Err(error) => log.fail(format!("allocate {}: {error}", log.file_name(&segment))),
         }
@@ -441,7 +466,7 @@ fn last_block(buffer: &AlignedBuf) -> &[u8] {
     block
 }
 
-fn is_no_space(error: &io::Error) -> bool {
+pub(super) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

@@ -13,6 +13,7 @@ use crate::rt;
 use crate::types::{AckClass, Offset};
 
 use super::checkpoint::format_epochs;
+use super::appender::{TaskGuard, is_no_space};
 use super::files;
 use super::segment::{Phase, Segment};
 use super::vocabulary::AppendError;
@@ -86,6 +87,9 @@ pub(super) async fn flush(log: &Rc<Log>) -> Result<Offset, AppendError> {
         if limits.flushed >= target {
             return Ok(limits.flushed);
         }
+        if log.is_released.get() {
+            return Err(AppendError::Offline("it is closed".to_owned()));
+        }
         if limits.written < target && log.appender.is_full() {
             return Err(AppendError::NoSpace);
         }
@@ -105,10 +109,11 @@ pub(super) async fn settle(log: &Log) {
 }
 
 async fn run(log: Rc<Log>) {
+    let guard = TaskGuard { log: &log, is_running: &log.flusher.is_running };
     loop {
         let covered = log.limits().written;
         if let Err(reason) = round(&log).await {
-            log.flusher.is_running.set(false);
+            drop(guard);
             log.fail(reason);
             return;
         }
@@ -120,18 +125,21 @@ async fn run(log: Rc<Log>) {
             break;
         }
     }
-    log.flusher.is_running.set(false);
+    drop(guard);
     log.appender.rest(log.shared());
     if log.is_dirty() && !log.is_ended() {
         on_written(&log);
     }
-    log.changed.notify_all();
 }
 
 /// Makes everything written so far durable: epochs, names, data, oldest first.
 async fn round(log: &Rc<Log>) -> Result<(), String> {
     // A batch's epoch is durable no later than the batch: recovery reads epochs of synced batches from the checkpoint.
-    write_epochs(log).await.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?;
+    match write_epochs(log).await {
+        // A full device takes no new file; what is written already can be synced all the same.
+        Err(error) if is_no_space(&error) => log.flusher.epochs_changed.set(true),
+        result => result.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?,
+    }
     if log.flusher.dir_changed.replace(false) {
         files::sync_dir(log.place.dir.clone()).await.map_err(|error| format!("sync directory: {error}"))?;
     }
@@ -148,6 +156,9 @@ async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {
         && (complete || written > segment.synced.get())
     {
         if complete {
+            while log.appender.is_allocating() {
+                log.changed.wait().await;
+            }
             file.truncate(written).await?;
             segment.allocated.set(written);
         }
@@ -175,6 +186,7 @@ fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
     let (log, segment) = (Rc::clone(log), Rc::clone(segment));
     rt::spawn_background(async move {
         if segment.deleted.get().is_none()
+            && !log.is_released.get()
             && let Err(error) = segment.write_side_files(&log.place.dir, files).await
         {
             tracing::warn!(tp = %log.place.tp, base = %segment.base, %error, "index files of a segment were not written");

@@ -20,7 +20,7 @@ const STEP_BYTES: usize = 256 << 10;
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
 /// A record that was searched for: its offset, its timestamp, the leader epoch of its batch.
-pub type FoundRecord = (Offset, TimestampMs, LeaderEpoch);
+type FoundRecord = (Offset, TimestampMs, LeaderEpoch);
 
 impl Log {
     /// The first record below `below` with a timestamp of at least `at`.

@@ -80,6 +80,8 @@ pub struct Log {
     observer: RefCell<Option<Rc<dyn Fn()>>>,
     /// No appends: closing, closed or deleted.
     is_ended: Cell<bool>,
+    /// Handles are closed, or about to be.
+    is_released: Cell<bool>,
     is_offline: Cell<bool>,
 }
 
@@ -98,6 +100,10 @@ struct State {
 impl State {
     fn active(&self) -> &Rc<Segment> {
         self.segments.back().expect("a log has an active segment")
+    }
+
+    fn first_base(&self) -> Offset {
+        self.segments.front().expect("a log has an active segment").base
     }
 }
 
@@ -293,6 +299,7 @@ impl Log {
     /// Ends the log: the disk failed. Nothing is tried again.
     fn fail(&self, reason: String) {
         if self.is_offline.replace(true) {
+            self.changed.notify_all();
             return;
         }
         tracing::error!(tp = %self.place.tp, %reason, "the log is offline until the broker restarts");

@@ -115,6 +115,7 @@ impl Log {
             changed: rt::Event::default(),
             observer: RefCell::default(),
             is_ended: Cell::new(false),
+            is_released: Cell::new(false),
             is_offline: Cell::new(false),
         };
         Ok((Rc::new(log), found.report))

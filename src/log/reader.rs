@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -18,9 +17,8 @@ use crate::rt::file::{BLOCK_BYTES, IO_BYTES_MAX};
 use crate::rt::net::Payload;
 use crate::types::Offset;
 
-use super::runtime::{Chunk, LogRuntime, Shared};
-use super::segment::{DATA_SUFFIX, Segment};
-use super::tail::Tail;
+use super::runtime::Chunk;
+use super::segment::Segment;
 use super::{Log, ReadError};
 
 /// Least bytes of a cold read, and how much is read ahead for a sequential reader.

@@ -8,7 +8,6 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use crate::rt;
 use crate::rt::file::{Access, DirectFile};
@@ -218,7 +217,8 @@ impl Segment {
     /// Gives back what a segment that nobody reads needs not: handle and indexes.
     pub(crate) async fn rest(&self) {
         if self.phase.get() == Phase::Sealed && self.side_files_written.get() {
-            *self.index.borrow_mut() = None;
+            let index = self.index.borrow_mut().take();
+            self.max_timestamp.set(index.map(|index| index.max_timestamp()).or(self.max_timestamp.get()));
         }
         let reader = self.reader.borrow_mut().take();
         if let Some(file) = reader
@@ -241,21 +241,26 @@ impl Segment {
     pub(crate) async fn with_index<T>(&self, dir: &Path, ask: impl FnOnce(&SegmentIndex) -> T) -> io::Result<T> {
         if self.index.borrow().is_none() {
             let index = self.load_index(dir).await?;
-            self.max_timestamp.set(Some(index.max_timestamp()));
             *self.index.borrow_mut() = Some(index);
         }
         let index = self.index.borrow();
         Ok(ask(index.as_ref().expect("it was loaded above, without an await since")))
     }
 
-    /// The largest timestamp of its records; the time of its last append when they carry none.
+    /// The largest timestamp of its records, or the time of its last append when they carry none; `None` while the time index
+    /// was never in memory.
+    pub(crate) fn known_newest(&self) -> Option<TimestampMs> {
+        let largest = self.index.borrow().as_ref().map(SegmentIndex::max_timestamp).or(self.max_timestamp.get())?;
+        Some(largest.unwrap_or(self.modified.get()))
+    }
+
+    /// The same, read if need be.
     pub(crate) async fn newest(&self, dir: &Path) -> io::Result<TimestampMs> {
-        let known = self.index.borrow().as_ref().map(SegmentIndex::max_timestamp).or(self.max_timestamp.get());
-        let largest = match known {
-            Some(largest) => largest,
-            None => self.with_index(dir, SegmentIndex::max_timestamp).await?,
-        };
-        Ok(largest.filter(|&timestamp| timestamp >= 0).unwrap_or(self.modified.get()))
+        if let Some(newest) = self.known_newest() {
+            return Ok(newest);
+        }
+        let largest = self.with_index(dir, SegmentIndex::max_timestamp).await?;
+        Ok(largest.unwrap_or(self.modified.get()))
     }
 
     /// The files beside the data, unless they are written already. `snapshot`: producers at an offset.

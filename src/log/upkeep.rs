@@ -13,9 +13,9 @@ use crate::types::{Offset, TimestampMs};
 use super::flusher::{settle, write_epochs};
 use super::retention::{Rules, SegmentFacts, plan_deletion};
 use super::segment::{
-    DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
+    DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
 };
-use super::{AppendError, Log, appender, files};
+use super::{AppendError, Log, appender, files, flusher};
 
 /// Suffix of a partition's directory that waits for its removal.
 pub(super) const DELETED_DIR_SUFFIX: &str = "-delete";
@@ -41,17 +41,19 @@ impl Log {
             high_watermark,
             now,
         };
-        let mut newest_known = Vec::new();
         loop {
-            let facts = self.segment_facts(&newest_known);
+            let facts = self.segment_facts();
             let count = plan_deletion(&facts, rules);
-            // Timestamps are read from the oldest on, only as far as the plan gets.
-            let unknown = self.state.borrow().segments.get(newest_known.len()).map(Rc::clone);
-            match unknown {
-                Some(segment) if count >= newest_known.len() && rules.age_max.is_some() => {
-                    newest_known.push(self.newest_or_young(&segment).await);
+            // Timestamps are read from the oldest segment on, only as far as the plan gets.
+            let next = self.state.borrow().segments.get(count).cloned();
+            match next.filter(|next| rules.age_max.is_some() && next.known_newest().is_none()) {
+                Some(next) => {
+                    if let Err(error) = next.newest(&self.place.dir).await {
+                        tracing::warn!(file = %self.file_name(&next), %error, "its age is not known: retention keeps it");
+                        return self.delete_oldest(&facts, count, now).await;
+                    }
                 }
-                _ => return self.delete_oldest(count, now).await,
+                None => return self.delete_oldest(&facts, count, now).await,
             }
         }
     }
@@ -63,16 +65,18 @@ impl Log {
         let log_start = self.limits().log_start;
         let rules =
             Rules { age_max: None, bytes_max: None, log_start, high_watermark: log_start, now: TimestampMs::MIN };
-        let count = plan_deletion(&self.segment_facts(&[]), rules);
-        self.delete_oldest(count, TimestampMs::MIN).await?;
+        let facts = self.segment_facts();
+        let count = plan_deletion(&facts, rules);
+        self.delete_oldest(&facts, count, TimestampMs::MIN).await?;
         Ok(self.limits().log_start)
     }
 
     /// Clean end: writes, syncs, snapshots the producers, cuts the file to its data, closes. Returns the recovery point to
     /// note. Only when every log's close returned without error may the clean-shutdown marker be written.
     pub async fn close(self: Rc<Self>) -> Result<Offset, AppendError> {
-        self.refuse_ended()?;
-        self.is_ended.set(true);
+        if self.is_ended.replace(true) {
+            return Err(AppendError::Offline("it is closed".to_owned()));
+        }
         let flushed = self.flush().await;
         appender::stop(&self).await;
         settle(&self).await;
@@ -127,44 +131,41 @@ impl Log {
     }
 
     /// What the plan needs; segments whose newest timestamp is not known count as young.
-    fn segment_facts(&self, newest_known: &[TimestampMs]) -> Vec<SegmentFacts> {
+    fn segment_facts(&self) -> Vec<SegmentFacts> {
         let log_end = self.limits().log_end;
         let state = self.state.borrow();
         let ends = state.segments.iter().skip(1).map(|segment| segment.base).chain([log_end]);
-        let newest = newest_known.iter().copied().chain(std::iter::repeat(TimestampMs::MAX));
-        let facts = state.segments.iter().zip(ends).zip(newest);
-        facts
-            .map(|((segment, end_offset), newest)| SegmentFacts {
-                base_offset: segment.base,
-                end_offset,
-                bytes: segment.bytes.get(),
-                newest,
-            })
-            .collect()
+        let facts = state.segments.iter().zip(ends).map(|(segment, end_offset)| SegmentFacts {
+            base_offset: segment.base,
+            end_offset,
+            bytes: segment.bytes.get(),
+            newest: segment.known_newest().unwrap_or(TimestampMs::MAX),
+        });
+        facts.collect()
     }
 
-    async fn newest_or_young(&self, segment: &Segment) -> TimestampMs {
-        segment.newest(&self.place.dir).await.unwrap_or_else(|error| {
-            tracing::warn!(file = %self.file_name(segment), %error, "its age is not known: retention keeps it");
-            TimestampMs::MAX
-        })
-    }
-
-    /// Deletes the `count` oldest segments; rolls first if that is all of them.
-    async fn delete_oldest(self: &Rc<Self>, count: usize, now: TimestampMs) -> Result<u32, AppendError> {
-        if count == 0 {
-            return Ok(0);
-        }
-        if count == self.segment_count() {
+    /// Deletes the `count` oldest segments of a plan made from `facts`; rolls first if that is all of them.
+    async fn delete_oldest(
+        self: &Rc<Self>,
+        facts: &[SegmentFacts],
+        count: usize,
+        now: TimestampMs,
+    ) -> Result<u32, AppendError> {
+        let Some(newest) = count.checked_sub(1).and_then(|last| facts.get(last)) else { return Ok(0) };
+        if count == facts.len() && self.limits().log_end == newest.end_offset {
             self.roll_for_deletion(now).await?;
         }
-        // Nothing was awaited since the roll; the plan holds for the oldest, whatever was appended meanwhile.
+        // By offset, not by number: others may have deleted while we waited.
         let (deleted, log_start) = {
             let mut state = self.state.borrow_mut();
-            let count = count.min(state.segments.len() - 1);
+            let sealed = state.segments.iter().take_while(|segment| segment.phase.get() == Phase::Sealed);
+            let count = sealed.take_while(|segment| segment.base < newest.end_offset).count();
             let deleted: Vec<Rc<Segment>> = state.segments.drain(..count).collect();
-            (deleted, state.segments.front().map_or(Offset::ZERO, |segment| segment.base))
+            (deleted, state.first_base())
         };
+        if deleted.is_empty() {
+            return Ok(0);
+        }
         self.move_log_start(log_start);
         let mut names = Vec::new();
         for segment in &deleted {
@@ -219,7 +220,9 @@ impl Log {
         }
         // What is to go is sealed first: its writes, its cut, its side files are done when its names change.
         self.flush().await?;
+        flusher::start(self);
         settle(self).await;
+        self.refuse_ended()?;
         files::sync_dir(self.place.dir.clone())
             .await
             .map_err(|error| AppendError::Offline(format!("sync {}: {error}", self.place.dir.display())))
@@ -255,6 +258,9 @@ impl Log {
 
     /// Gives everything back: handles, cache, observer.
     async fn release(&self) {
+        self.is_released.set(true);
+        self.notify();
+        *self.observer.borrow_mut() = None;
         let segments: Vec<_> = self.state.borrow().segments.iter().cloned().collect();
         for segment in segments {
             self.shared().forget(&segment);
@@ -263,8 +269,6 @@ impl Log {
             }
         }
         self.shared().tail.clear(&self.tail);
-        *self.observer.borrow_mut() = None;
-        self.changed.notify_all();
     }
 
     fn deleted_dir_name(&self) -> String {
