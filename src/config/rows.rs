@@ -154,7 +154,7 @@ impl Row {
         self
     }
 
-    pub(super) const fn from_broker(mut self, name: &'static str) -> Self {
+    pub(super) const fn broker(mut self, name: &'static str) -> Self {
         self.broker_name = Some(name);
         self
     }

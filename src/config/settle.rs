@@ -276,7 +276,8 @@ impl Desk {
             .collect();
         let protocols = self.protocols();
         let mut served = Vec::new();
-        for text in split_list(&self.text("listeners").to_owned()) {
+        let listeners = self.text("listeners").to_owned();
+        for text in split_list(&listeners) {
             let listener = match parse_listener(text) {
                 Ok(listener) => listener,
                 Err(why) => {
