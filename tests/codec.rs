@@ -18,6 +18,9 @@ use ringlog::protocol::{
 };
 use smallvec::smallvec;
 
+/// A message encoded again after it was decoded, and its `Debug`.
+type Again = (Vec<u8>, String);
+
 /// One type of message, reduced to functions on the bytes of its body.
 struct Case {
     name: &'static str,
@@ -26,10 +29,10 @@ struct Case {
     sample: fn(&mut Rng, i16) -> Vec<u8>,
     /// Decodes.
     decode: fn(&[u8], i16) -> Result<(), WireError>,
-    /// Decodes and encodes again; beside it the message's `Debug`.
-    ours: fn(&[u8], i16) -> Result<(Vec<u8>, String), WireError>,
-    /// The same by `kafka-protocol`.
-    theirs: fn(&[u8], i16) -> (Vec<u8>, String),
+    /// Decodes and encodes by us.
+    ours: fn(&[u8], i16) -> Result<Again, WireError>,
+    /// Decodes and encodes by `kafka-protocol`.
+    theirs: fn(&[u8], i16) -> Again,
 }
 
 macro_rules! cases {
@@ -286,7 +289,7 @@ fn damaged_messages_are_refused_or_round_trip() {
         let mut damaged = bytes.to_vec();
         for _ in 0..random.usize(1..4) {
             if let Some(byte) = random.choice(&mut damaged) {
-                *byte = *random.choice(&[0, 1, 2, 0x7f, 0x80, 0xff]).expect("there are some") ^ *byte;
+                *byte ^= random.choice([1, 2, 0x7f, 0x80, 0xff]).expect("there are some");
             }
         }
         damaged.truncate(random.usize(damaged.len() / 2..=damaged.len()));

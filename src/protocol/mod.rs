@@ -7,7 +7,7 @@
 //!
 //! The way of a request: [`parse_request_header`] gives a header and a reader at the body; the handler calls
 //! `SomeRequest::decode_body(reader, version)`, builds the response, and [`encode_response`] makes the frame.
-#![warn(clippy::indexing_slicing)]
+#![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod admin;
 pub mod batch;
@@ -230,7 +230,7 @@ pub fn parse_request_header(frame: &[u8]) -> Result<(RequestHeader<'_>, Reader<'
             _ => HeaderError::UnknownVersion { api, version },
         });
     }
-    let client_id = reader.client_id()?.unwrap_or_default();
+    let client_id = reader.client_id()?;
     if api.flexible(version) {
         reader.tagged_fields(|_, _| Ok(false))?;
     }

@@ -11,6 +11,7 @@
 //! **Records.** Batches never pass through the codec. Decoding gives [`Records`], their place in the frame, so that the
 //! frame itself can be split. Encoding writes their length and leaves a cut where the caller's own slices go: [`Encoded`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -140,7 +141,7 @@ pub enum Lent<'a, T: ?Sized> {
     Shared(Arc<T>),
 }
 
-/// Text.
+/// Text. What is not UTF-8 becomes U+FFFD, as in Kafka.
 pub type Str<'a> = Lent<'a, str>;
 
 /// Bytes whose meaning is the client's.
@@ -260,7 +261,10 @@ impl<'a> Wire<'a> for Str<'a> {
 
 impl<'a> Nullable<'a> for Str<'a> {
     fn decode_nullable(reader: &mut Reader<'a>, form: Form) -> Result<Option<Self>> {
-        Ok(reader.text(form)?.map(Lent::Borrowed))
+        Ok(reader.text(form)?.map(|bytes| match String::from_utf8_lossy(bytes) {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        }))
     }
 
     fn encode_nullable(value: Option<&Self>, writer: &mut Writer, form: Form) {

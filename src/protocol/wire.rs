@@ -32,9 +32,6 @@ pub enum WireError {
     /// Null where this version of the message has none.
     #[error("null in a field that cannot be null")]
     Null,
-    /// Text in another encoding.
-    #[error("text that is not UTF-8")]
-    Utf8,
     /// Bytes after the last field.
     #[error("bytes after the end of the message")]
     Trailing,
@@ -93,7 +90,7 @@ impl<'a> Reader<'a> {
 
     /// An unsigned varint of at most 5 bytes.
     pub fn unsigned_varint(&mut self) -> Result<u32> {
-        self.base_128(u32::BITS).map(|value| value as u32)
+        u32::try_from(self.base_128(u32::BITS)?).map_err(|_| WireError::Varint)
     }
 
     /// A zig-zag varint of at most 5 bytes, as records use.
@@ -122,17 +119,20 @@ impl<'a> Reader<'a> {
         Err(WireError::Varint)
     }
 
-    /// The client id of a request header, in the old encoding even where all else is flexible.
-    pub(super) fn client_id(&mut self) -> Result<Option<&'a str>> {
-        self.text(Form::new(0, i16::MAX))
+    /// The client id of a request header, in the old encoding even where all else is flexible; empty for null, and cut where
+    /// it ceases to be UTF-8.
+    pub(super) fn client_id(&mut self) -> Result<&'a str> {
+        let bytes = self.text(Form::new(0, i16::MAX))?.unwrap_or_default();
+        Ok(bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
     }
 
-    pub(super) fn text(&mut self, form: Form) -> Result<Option<&'a str>> {
-        let Some(length) = self.length(form, Prefix::Two)? else { return Ok(None) };
-        if length > STRING_BYTES_MAX {
-            return Err(WireError::Length);
+    /// The bytes of a text.
+    pub(super) fn text(&mut self, form: Form) -> Result<Option<&'a [u8]>> {
+        match self.length(form, Prefix::Two)? {
+            Some(length) if length > STRING_BYTES_MAX => Err(WireError::Length),
+            Some(length) => self.take(length).map(Some),
+            None => Ok(None),
         }
-        std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| WireError::Utf8)
     }
 
     /// The length before text, bytes or an array; `None` is null. In flexible versions a varint of length + 1, else a signed
@@ -216,7 +216,7 @@ struct Cut {
 
 /// Writes one message. Cannot fail: what a version lacks is left out, null becomes the empty value where a version has no
 /// null (as Kafka's brokers do by hand), and text longer than the protocol carries is cut at a character. Only our own error
-/// texts can be that long: everything else came in over the wire.
+/// texts can be that long: names came in over the wire.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: BytesMut,
@@ -427,8 +427,14 @@ mod tests {
     }
 
     #[test]
-    fn text_is_utf_8_and_at_most_32767_bytes() {
-        assert_eq!(decoded::<Str<'_>>(b"\0\x02\xff\xfe", OLD), Err(WireError::Utf8));
+    fn bad_utf_8_is_replaced_as_kafka_does() {
+        assert_eq!(decoded::<Str<'_>>(b"\0\x04a\xff\xfeb", OLD), Ok("a\u{fffd}\u{fffd}b".into()));
+        assert_eq!(Reader::new(b"\0\x04a\xff\xfeb").client_id(), Ok("a"));
+        assert_eq!(Reader::new(b"\xff\xff").client_id(), Ok(""));
+    }
+
+    #[test]
+    fn text_has_at_most_32767_bytes() {
         let text =
             |length: u32| [written(|writer| writer.unsigned_varint(length + 1)), vec![b'a'; length as usize]].concat();
         assert!(decoded::<Str<'_>>(&text(32_767), COMPACT).is_ok());
@@ -451,8 +457,8 @@ mod tests {
     #[test]
     fn elements_that_cost_more_than_their_bytes_are_bounded_together() {
         let empty_names = 4 << 20;
-        let mut frame = vec![0; 4 + 2 * empty_names];
-        frame[..4].copy_from_slice(&i32::try_from(empty_names).unwrap().to_be_bytes());
+        let mut frame = i32::try_from(empty_names).unwrap().to_be_bytes().to_vec();
+        frame.resize(4 + 2 * empty_names, 0);
         const { assert!((4 << 20) * size_of::<Str<'_>>() > DECODED_BYTES_MAX) };
         assert_eq!(decoded::<Vec<Str<'_>>>(&frame, OLD), Err(WireError::Memory));
     }

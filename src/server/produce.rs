@@ -27,7 +27,7 @@ use crate::replica::ProduceError;
 use crate::rt::hop::Gone;
 use crate::server::batch_rules::{self, Refusal};
 use crate::server::{Server, errors};
-use crate::shard::calls::{AckWait, ProduceItem, ProduceShare, ShardAnswer, ShardCall};
+use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
 use crate::shard::data::AppendedShare;
 use crate::shard::now_ms;
 use crate::shard::router::{Places, Split};
@@ -35,6 +35,9 @@ use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
 
 /// The client id of Kafka's own tools, which alone may write to internal topics.
 const ADMIN_CLIENT: &str = "__admin_client";
+
+/// How long a request that wants no answer may hold its memory for want of an ack.
+const UNACKED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// From this version on, an answer names the leader a client should have asked (KIP-951).
 const LEADERS_FROM: i16 = 10;
@@ -143,14 +146,15 @@ impl Plan {
             let partitions = topic.partitions.into_iter().map(|(index, target)| (index, target.and_then(&mut check)));
             topics.push(StartedTopic { name: topic.name, partitions: partitions.collect() });
         }
-        let wait = match self.acks {
-            Acks::None => AckWait::None,
-            Acks::Class => AckWait::Until(read_at + self.timeout),
-        };
+        let deadline = read_at
+            + match self.acks {
+                Acks::None => UNACKED_TIMEOUT,
+                Acks::Class => self.timeout,
+            };
         let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
         let shares = groups.into_iter().map(|(owner, items)| {
             let count = items.len();
-            let share = ProduceShare { items, wait, now };
+            let share = ProduceShare { items, deadline, now };
             if owner == shard.index() {
                 Share::Here(shard.append(share))
             } else {
@@ -197,7 +201,7 @@ impl Share {
 }
 
 impl Started {
-    /// Stage two: waits for the acks and builds the answer. The second value tells whether every batch was taken.
+    /// Stage two: waits for the acks and builds the answer. The second value tells whether every batch was appended.
     pub(super) async fn finish(self, server: &Server) -> (ProduceResponse<'static>, bool) {
         let mut answers = Vec::with_capacity(self.shares.len());
         for share in self.shares {
@@ -205,7 +209,7 @@ impl Started {
         }
         let mut outcomes = self.places.join(answers).into_iter();
         let mut response = ProduceResponse::default();
-        let mut errors = 0;
+        let (mut errors, mut late) = (0, 0);
         for topic in self.topics {
             let partitions = topic.partitions.into_iter().map(|(index, sent)| {
                 let answer = match sent {
@@ -217,6 +221,7 @@ impl Started {
                     },
                 };
                 errors += u64::from(answer.error_code != ErrorCode::NONE);
+                late += u64::from(answer.error_code == ErrorCode::REQUEST_TIMED_OUT);
                 answer
             });
             response
@@ -230,7 +235,7 @@ impl Started {
         if self.version >= LEADERS_FROM && response.responses.iter().any(leaders_named) {
             response.node_endpoints = endpoints(server);
         }
-        (response, errors == 0)
+        (response, errors == late)
     }
 }
 

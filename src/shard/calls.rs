@@ -111,8 +111,8 @@ pub enum ShardAnswer {
 pub struct ProduceShare {
     /// Checked batches, in request order.
     pub items: Vec<ProduceItem>,
-    /// What to wait for before answering.
-    pub wait: AckWait,
+    /// When to answer although the ack class is not reached.
+    pub deadline: Instant,
     /// The wall clock when the request was read.
     pub now: TimestampMs,
 }
@@ -125,15 +125,6 @@ pub struct ProduceItem {
     pub batch: BytesMut,
     /// Its header.
     pub info: BatchInfo,
-}
-
-/// When a produce request is answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AckWait {
-    /// After the append: acks=0.
-    None,
-    /// When the topic's ack class is reached, or at the deadline.
-    Until(Instant),
 }
 
 /// The partitions of one fetch request that one shard owns.

@@ -8,12 +8,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::log::{Appended, ReadError};
+use crate::log::{Appended, LogRuntime, ReadError};
 use crate::replica::waiters::Watch;
 use crate::replica::{
     Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched,
@@ -21,10 +21,10 @@ use crate::replica::{
 use crate::rt;
 use crate::rt::net::Payload;
 use crate::shard::calls::{
-    AckWait, DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion,
+    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion,
     ProduceItem, ProduceShare, WantedOffset, WatchId, WatchShare,
 };
-use crate::shard::{Absent, Shard};
+use crate::shard::{Absent, Shard, UNWRITTEN_SHARE};
 use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs};
 
 /// What was read of one partition.
@@ -55,25 +55,30 @@ impl Read {
 pub struct AppendedShare {
     outcomes: Vec<Result<Appended, ProduceError>>,
     waits: Vec<(usize, Acked)>,
-    deadline: Option<Instant>,
+    deadline: Instant,
+    writes: LogRuntime,
+    unwritten_bytes_max: u64,
 }
+
+/// How often a share looks whether the device has caught up.
+const CATCH_UP_LOOK: Duration = Duration::from_millis(1);
 
 impl Shard {
     /// Stage one of a produce share: appends every batch, in order, without an await.
     pub fn append(&self, share: ProduceShare) -> AppendedShare {
-        let deadline = match share.wait {
-            AckWait::None => None,
-            AckWait::Until(deadline) => Some(deadline),
-        };
-        let mut waits = Vec::new();
+        let mut waits = Vec::with_capacity(share.items.len());
         let outcomes = share.items.into_iter().enumerate().map(|(place, item)| {
             let (partition, appended) = self.append_one(item, share.now)?;
-            if deadline.is_some() {
-                waits.push((place, partition.acked(appended.last_offset.next())));
-            }
+            waits.push((place, partition.acked(appended.last_offset.next())));
             Ok(appended)
         });
-        AppendedShare { outcomes: outcomes.collect(), waits, deadline }
+        AppendedShare {
+            outcomes: outcomes.collect(),
+            waits,
+            deadline: share.deadline,
+            writes: self.log_runtime.clone(),
+            unwritten_bytes_max: self.memory_bytes() / UNWRITTEN_SHARE,
+        }
     }
 
     fn append_one(&self, item: ProduceItem, now: TimestampMs) -> Result<(Rc<Partition>, Appended), ProduceError> {
@@ -264,26 +269,23 @@ impl Shard {
 }
 
 impl AppendedShare {
-    /// The outcomes, when no ack is outstanding.
-    pub fn now(mut self) -> Result<Vec<Result<Appended, ProduceError>>, Self> {
-        let settled = self.waits.iter().all(|(_, ack)| matches!(ack.now(), Some(Ok(()))));
-        if settled { Ok(std::mem::take(&mut self.outcomes)) } else { Err(self) }
-    }
-
-    /// Stage two: waits until every batch has reached its topic's ack class, or the deadline.
+    /// Stage two: waits until every batch has reached its topic's ack class, or the deadline. When acks run ahead of the
+    /// device (class `memory`), waits until what is not yet written fits the shard's memory: the caller holds the permit of
+    /// the request until then.
     pub async fn acknowledged(self) -> Vec<Result<Appended, ProduceError>> {
-        let Self { mut outcomes, waits, deadline } = match self.now() {
-            Ok(outcomes) => return outcomes,
-            Err(pending) => pending,
-        };
-        let deadline = deadline.expect("only shares with a deadline wait");
+        let Self { mut outcomes, waits, deadline, .. } = self;
         for (place, ack) in waits {
-            // Each wait has the same deadline: the sum is the longest of them.
-            match rt::timeout_at(deadline, ack).await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => outcomes[place] = Err(error),
-                None => outcomes[place] = Err(ProduceError::TimedOut),
+            let outcome = match ack.now() {
+                Some(outcome) => outcome,
+                // Each wait has the same deadline: the sum is the longest of them.
+                None => rt::timeout_at(deadline, ack).await.unwrap_or(Err(ProduceError::TimedOut)),
+            };
+            if let Err(error) = outcome {
+                outcomes[place] = Err(error);
             }
+        }
+        while self.writes.stats().pending_bytes > self.unwritten_bytes_max && Instant::now() < deadline {
+            rt::sleep(CATCH_UP_LOOK).await;
         }
         outcomes
     }

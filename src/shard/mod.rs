@@ -116,15 +116,17 @@ impl From<Absent> for ProduceError {
     }
 }
 
-/// Shares of the shard's memory: half for requests, a quarter for the tail cache; the rest covers the pinned pool, queued
-/// answers and read windows, which have bounds of their own.
+/// Shares of the shard's memory: half for requests, a quarter for the tail cache, an eighth for batches that were
+/// acknowledged before they were written; the rest covers the pinned pool, queued answers and read windows, which have bounds
+/// of their own.
 const REQUESTS_SHARE: u64 = 2;
 const TAIL_CACHE_SHARE: u64 = 4;
+const UNWRITTEN_SHARE: u64 = 8;
 
 impl Shard {
     /// Builds the shard on its executor. The caller then starts the mesh with [`Shard::join_mesh`].
     pub fn new(boot: ShardBoot, net: Net) -> (Rc<Self>, HopSeed<ShardCall, ShardAnswer>) {
-        let memory = boot.settings.engine_memory_max_bytes / boot.shards as u64;
+        let memory = memory_bytes(&boot.settings, boot.shards);
         let shard = Rc::new(Self {
             index: boot.index,
             shards: boot.shards,
@@ -225,6 +227,11 @@ impl Shard {
             Some(offline) => Err(Absent::Offline(offline.reason.clone())),
             None => Err(Absent::NotLeader),
         }
+    }
+
+    /// This shard's share of `engine.memory.max.bytes`.
+    fn memory_bytes(&self) -> u64 {
+        memory_bytes(&self.settings, self.shards)
     }
 
     /// Asks another shard. The question is on its way when this returns; the answer comes through the future.
@@ -374,7 +381,7 @@ impl Shard {
         MetricsReport {
             latencies: self.latencies.snapshot(),
             memory: MemoryReport {
-                limit: self.settings.engine_memory_max_bytes / self.shards as u64,
+                limit: self.memory_bytes(),
                 requests_limit: self.memory.limit() as u64,
                 requests: self.memory.used() as u64,
                 requests_waiting: self.memory.waiting() as u64,
@@ -390,6 +397,10 @@ impl Shard {
             partitions: partitions.len(),
         }
     }
+}
+
+fn memory_bytes(settings: &BrokerSettings, shards: usize) -> u64 {
+    settings.engine_memory_max_bytes / shards as u64
 }
 
 fn offline_facts(id: PartitionId, offline: &Offline) -> PartitionFacts {

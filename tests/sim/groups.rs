@@ -28,6 +28,9 @@ const SESSION: Duration = Duration::from_secs(6);
 const REBALANCE: Duration = Duration::from_secs(8);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// How long a group may prepare: the timeout, and once more for the sessions of static members nobody waits for.
+const PREPARING_MAX: Duration = Duration::from_secs(30);
+
 /// What the world waits for.
 #[derive(Debug)]
 enum Event {
@@ -110,6 +113,7 @@ struct World {
     /// Of the durable log.
     committed: BTreeMap<i32, i64>,
     commits_made: i64,
+    preparing_since: Option<Duration>,
     seen: Seen,
 }
 
@@ -170,6 +174,7 @@ impl World {
             holders: BTreeMap::new(),
             committed: BTreeMap::new(),
             commits_made: 0,
+            preparing_since: None,
             seen: Seen::default(),
         }
     }
@@ -322,13 +327,51 @@ impl World {
                 });
                 self.ask_aside(commit);
             }
+            85..92 => self.crowd(),
             _ => {}
         }
         if self.rng.u8(..) < 64 {
             self.check_replay();
         }
+        self.check_progress();
         let pause = Duration::from_millis(self.rng.u64(0..4000));
         self.after(pause, Event::Chaos);
+    }
+
+    /// Everybody leaves and at once others commit, delete and join: each waits for the writes of the one before.
+    fn crowd(&mut self) {
+        for client in 0..CLIENTS {
+            self.leave(client);
+        }
+        self.run_until(self.now + Duration::from_millis(200));
+        for _ in 0..self.rng.usize(2..6) {
+            let nobody =
+                MemberRequest { group_id: GROUP.into(), generation: -1, member_id: "".into(), instance_id: None };
+            match self.rng.u32(0..4) {
+                0 => self.ask_aside(GroupCommand::DeleteGroup(GROUP.into())),
+                1 => self.revive(0),
+                _ => {
+                    let commit = self.commit(nobody);
+                    self.ask_aside(commit);
+                }
+            }
+        }
+        self.run_until(self.now + Duration::from_millis(500));
+        self.check_replay();
+    }
+
+    /// No rebalance waits for ever, whoever stays away from it.
+    fn check_progress(&mut self) {
+        let mut fx = Effects::default();
+        self.partition.on_command(self.clock(), Ticket(0), GroupCommand::Describe(GROUP.into()), 0, &mut fx);
+        let preparing = match fx.replies.pop() {
+            Some((_, GroupAnswer::Describe(Ok(group)))) => group.state == "PreparingRebalance",
+            _ => false,
+        };
+        let since = self.preparing_since.filter(|_| preparing);
+        self.preparing_since = preparing.then(|| since.unwrap_or(self.now));
+        let waited = self.now - self.preparing_since.unwrap_or(self.now);
+        assert!(waited < PREPARING_MAX, "the group prepares since {waited:?}: {:#?}", self.partition);
     }
 
     /// A question of nobody's: its answer is only checked.
@@ -476,6 +519,7 @@ impl World {
     }
 
     fn on_answer(&mut self, client: usize, answer: GroupAnswer) {
+        let lazy = client == 1 && self.clients[client].step == Step::Stable && self.chance(95);
         let state = &mut self.clients[client];
         let pause = match answer {
             GroupAnswer::Join(Ok(joined)) => {
@@ -516,6 +560,8 @@ impl World {
                     }
                     return;
                 }
+                // Busy with its records: it heartbeats, but does not join.
+                GroupError::RebalanceInProgress if lazy => HEARTBEAT,
                 GroupError::RebalanceInProgress | GroupError::IllegalGeneration | GroupError::GroupIdNotFound => {
                     state.step = Step::Joining;
                     Duration::ZERO
