@@ -4,6 +4,7 @@
 //! on disk is touched before host, directories and listener are known to be good, and no client is let in before every
 //! log is open. Prints the few lines a person wants to see; everything else goes to the log.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -92,7 +93,7 @@ async fn serve(
     say(format_args!("data: {}", paths(&settings.log_dirs)));
     say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
     say(format_args!("listener: {}://{kafka}", settings.listener.name));
-    say(format_args!("ack class: {}; {}", settings.ack_class(), flush_words(&settings)));
+    say(format_args!("ack class: {}; {}", settings.topic_settings("", &BTreeMap::new()).ack_class(), flush_words(&settings)));
 
     let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
     let shards = ShardPort { port, count: cpus.len() };

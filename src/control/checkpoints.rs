@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::log::checkpoint;
+use crate::log::{checkpoint, files};
 use crate::shard::calls::{DirCheckpoint, PartitionFacts};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
 
@@ -51,7 +51,7 @@ pub fn read(dir: &Path) -> (Offsets, Vec<String>) {
 pub fn write(dir: &Path, entries: &DirCheckpoint) -> io::Result<()> {
     for (name, offsets) in [(RECOVERY_POINTS, &entries.recovery_points), (LOG_STARTS, &entries.log_starts)] {
         let text = checkpoint::format_offsets(offsets.iter().map(|(tp, offset)| (tp, *offset)));
-        checkpoint::write_atomically(&dir.join(name), text.as_bytes())?;
+        files::write_blocking(&dir.join(name), text.as_bytes())?;
     }
     Ok(())
 }

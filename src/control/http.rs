@@ -19,7 +19,6 @@ use super::exposition::{self, Detail, Scrape, ShardScrape};
 use super::mesh::{self, ShardPort};
 use crate::controller::image::Image;
 use crate::metrics::ShardMetrics;
-use crate::rt;
 use crate::shard::calls::{ShardAnswer, ShardCall, ShardFacts};
 
 /// How long one shard may take to answer before its part is left out.
@@ -123,7 +122,6 @@ async fn exposition_of(facts: &Facts, detail: Detail) -> Response {
         uptime: facts.started.elapsed(),
         node_id: broker.as_ref().map_or(-1, |broker| broker.id.value()),
         address: broker.map_or_else(String::new, |broker| format!("{}:{}", broker.host, broker.port)),
-        watchdog_kicks: rt::executor::watchdog_kicks(),
     };
     let text = exposition::render(&scrape, detail);
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()

@@ -13,28 +13,28 @@ use super::mesh::{ShardPort, ask_all};
 use crate::shard::calls::{DirCheckpoint, ShardAnswer, ShardCall};
 
 /// How long accepted requests may take to finish before their connections are cut.
-pub const DRAIN: Duration = Duration::from_secs(10);
+pub(super) const DRAIN: Duration = Duration::from_secs(10);
 /// How long flushing and closing every log may take after that.
-pub const CLOSE: Duration = Duration::from_secs(20);
+pub(super) const CLOSE: Duration = Duration::from_secs(20);
 
 /// Exit code of a process that a second signal ended: not clean, recovery will scan.
 const ENDED_AT_ONCE: i32 = 130;
 
 /// SIGTERM and SIGINT.
-pub struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
     /// Catches both from now on. Must be called inside the runtime.
-    pub fn catch() -> Result<Self, Failure> {
+    pub(super) fn catch() -> Result<Self, Failure> {
         let on = |kind| signal(kind).map_err(|error| Failure(format!("signals cannot be caught: {error}")));
         Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
     }
 
     /// Waits for the next one; its name.
-    pub async fn next(&mut self) -> &'static str {
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
@@ -42,7 +42,7 @@ impl Signals {
     }
 
     /// Ends the process at the next signal.
-    pub async fn end_at_next(mut self) {
+    pub(super) async fn end_at_next(mut self) {
         let name = self.next().await;
         tracing::warn!("second signal ({name}): ending at once; the next start will scan the logs");
         std::process::exit(ENDED_AT_ONCE);
@@ -50,7 +50,7 @@ impl Signals {
 }
 
 /// Drains, flushes and closes every shard. One checkpoint a log directory; not `clean` where a shard did not answer.
-pub async fn stop_shards(shards: &ShardPort, dirs: usize) -> Vec<DirCheckpoint> {
+pub(super) async fn stop_shards(shards: &ShardPort, dirs: usize) -> Vec<DirCheckpoint> {
     let deadline = Instant::now() + DRAIN;
     // A shard cuts what is unfinished at the deadline by itself; the second beyond it is for the answer's way back.
     let drained = ask_all(shards, DRAIN + Duration::from_secs(1), || ShardCall::Drain(deadline)).await;
