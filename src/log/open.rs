@@ -28,7 +28,9 @@ use super::segment::{
 };
 use super::tail::Tail;
 use super::upkeep::DELETED_DIR_SUFFIX;
-use super::{EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State};
+use super::{
+    EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State,
+};
 
 /// Name of the file that holds a partition's topic id.
 const METADATA_FILE: &str = "partition.metadata";
@@ -153,8 +155,7 @@ impl Opening<'_> {
         let mut recovery = Recovery::new(known, producers, Epochs::from_entries(epochs));
         let mut report = RecoveryReport::default();
         let (unscanned, scanned) = data.split_at(first);
-        let mut segments: VecDeque<_> =
-            unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
+        let mut segments: VecDeque<_> = unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
         let mut removed = Vec::new();
         for (number, &file) in scanned.iter().enumerate() {
             let path = file_path(dir, file.base, DATA_SUFFIX);

@@ -26,11 +26,7 @@ impl Log {
     /// Retention by time and size, removal of what lies below the log start, expiry of producers. Returns how many segments
     /// were deleted. `now` is the broker's clock; nothing at or above `high_watermark` goes. Segments roll by time when they
     /// are appended to, as in Kafka, not here.
-    pub async fn maintain(
-        self: &Rc<Self>,
-        now: TimestampMs,
-        high_watermark: Offset,
-    ) -> Result<u32, AppendError> {
+    pub async fn maintain(self: &Rc<Self>, now: TimestampMs, high_watermark: Offset) -> Result<u32, AppendError> {
         self.refuse_ended()?;
         let settings = self.settings.borrow().clone();
         self.state.borrow_mut().producers.expire(now, settings.producer_expiry);
