@@ -410,7 +410,7 @@ fn a_segment_rolls_by_size_time_and_full_index_and_never_when_empty() {
         assert_eq!(bases(&log), 1, "an empty segment takes whatever fits one");
         append(&log, batch(1, 1, 0, NOW, None)).unwrap();
         append(&log, batch(1, 900, 0, NOW, None)).unwrap();
-        assert_eq!(bases(&log), 2);
+        assert_eq!(bases(&log), 3);
         let too_large = append(&log, batch(1, 1000, 0, NOW, None)).unwrap_err();
         assert!(matches!(too_large, AppendError::TooLarge { bytes } if bytes > 1000));
         log.close().await.unwrap();
@@ -472,12 +472,12 @@ fn a_deleted_log_is_renamed_at_once_and_unlinked_later() {
 }
 
 #[test]
-fn a_failed_write_ends_the_log_for_good() {
+fn a_disk_error_ends_the_log_for_good() {
     let dir = disk_dir();
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
         open(&path, settings(), AFTER_CRASH).await.close().await.unwrap();
-        // A device that takes no bytes.
+        // A device that takes no bytes, and no direct I/O either.
         std::os::unix::fs::symlink("/dev/full", path.join("orders-0/00000000000000000000.log")).unwrap();
         let log = open(&path, settings(), AFTER_CRASH).await;
         append(&log, batch(1, 100, 0, NOW, None)).unwrap();

@@ -232,6 +232,9 @@ impl Opening<'_> {
         recovery: &mut Recovery,
         report: &mut RecoveryReport,
     ) -> Result<(u64, SegmentIndex), OpenError> {
+        if data.bytes == 0 {
+            return recovery.end().map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
+        }
         let file = DirectFile::open(path, Access::ReadWrite).await.map_err(|source| disk(path, source))?;
         let read = scan(&file, data.bytes, |piece| recovery.feed(piece)).await;
         report.bytes_scanned += read.map_err(|source| disk(path, source))?;
@@ -346,7 +349,7 @@ fn list(dir: &Path) -> io::Result<Listing> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if let Some(base) = offset_in(name, DATA_SUFFIX) {
-            let metadata = entry.metadata()?;
+            let metadata = std::fs::metadata(entry.path())?;
             let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let modified = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
             listing.data.push(DataFile { base, bytes: metadata.len(), modified });
