@@ -28,7 +28,9 @@ use super::segment::{
 };
 use super::tail::Tail;
 use super::upkeep::DELETED_DIR_SUFFIX;
-use super::{EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State};
+use super::{
+    EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State,
+};
 
 /// Name of the file that holds a partition's topic id.
 const METADATA_FILE: &str = "partition.metadata";
@@ -153,8 +155,7 @@ impl Opening<'_> {
         let mut recovery = Recovery::new(known, producers, Epochs::from_entries(epochs));
         let mut report = RecoveryReport::default();
         let (unscanned, scanned) = data.split_at(first);
-        let mut segments: VecDeque<_> =
-            unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
+        let mut segments: VecDeque<_> = unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
         let mut removed = Vec::new();
         for (number, &file) in scanned.iter().enumerate() {
             let path = file_path(dir, file.base, DATA_SUFFIX);
@@ -231,6 +232,9 @@ impl Opening<'_> {
         recovery: &mut Recovery,
         report: &mut RecoveryReport,
     ) -> Result<(u64, SegmentIndex), OpenError> {
+        if data.bytes == 0 {
+            return recovery.end().map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
+        }
         let file = DirectFile::open(path, Access::ReadWrite).await.map_err(|source| disk(path, source))?;
         let read = scan(&file, data.bytes, |piece| recovery.feed(piece)).await;
         report.bytes_scanned += read.map_err(|source| disk(path, source))?;
@@ -345,7 +349,7 @@ fn list(dir: &Path) -> io::Result<Listing> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if let Some(base) = offset_in(name, DATA_SUFFIX) {
-            let metadata = entry.metadata()?;
+            let metadata = std::fs::metadata(entry.path())?;
             let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let modified = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
             listing.data.push(DataFile { base, bytes: metadata.len(), modified });

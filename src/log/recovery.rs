@@ -340,7 +340,8 @@ impl Recovery {
             None | Some(Fault::Padding) => 0,
             Some(fault) if end < self.known.recovery_point => return Err(place.corrupt(fault)),
             Some(fault) => {
-                let claimed = if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };
+                let claimed =
+                    if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };
                 claimed.min(scanner.file_bytes - scanner.valid_bytes())
             }
         };

@@ -26,11 +26,7 @@ impl Log {
     /// Retention by time and size, removal of what lies below the log start, expiry of producers. Returns how many segments
     /// were deleted. `now` is the broker's clock; nothing at or above `high_watermark` goes. Segments roll by time when they
     /// are appended to, as in Kafka, not here.
-    pub async fn maintain(
-        self: &Rc<Self>,
-        now: TimestampMs,
-        high_watermark: Offset,
-    ) -> Result<u32, AppendError> {
+    pub async fn maintain(self: &Rc<Self>, now: TimestampMs, high_watermark: Offset) -> Result<u32, AppendError> {
         self.refuse_ended()?;
         let settings = self.settings.borrow().clone();
         self.state.borrow_mut().producers.expire(now, settings.producer_expiry);
@@ -155,6 +151,12 @@ impl Log {
         if count == facts.len() && self.limits().log_end == newest.end_offset {
             self.roll_for_deletion(now).await?;
         }
+        // What goes is sealed first: its writes, its cut and its side files are done when its names change.
+        if self.unsealed_segments().front().is_some_and(|segment| segment.base < newest.base_offset.next()) {
+            flusher::start(self);
+            settle(self).await;
+            self.refuse_ended()?;
+        }
         // By offset, not by number: others may have deleted while we waited.
         let (deleted, log_start) = {
             let mut state = self.state.borrow_mut();
@@ -218,11 +220,7 @@ impl Log {
             }
             self.changed.wait().await;
         }
-        // What is to go is sealed first: its writes, its cut, its side files are done when its names change.
         self.flush().await?;
-        flusher::start(self);
-        settle(self).await;
-        self.refuse_ended()?;
         files::sync_dir(self.place.dir.clone())
             .await
             .map_err(|error| AppendError::Offline(format!("sync {}: {error}", self.place.dir.display())))
