@@ -33,10 +33,9 @@ fn create_topic(client: &mut Client, name: &str, partitions: i32) {
 
 /// Sends one produce request with one batch for each of `partitions`.
 fn send_produce(client: &mut Client, topic: &str, acks: i16, partitions: &[(i32, &[u8])]) -> i32 {
-    let data = partitions.iter().map(|(index, records)| ProducePartition {
-        index: *index,
-        records: Some(Records::of_length(records.len())),
-    });
+    let data = partitions
+        .iter()
+        .map(|(index, records)| ProducePartition { index: *index, records: Some(Records::of_length(records.len())) });
     let request = ProduceRequest {
         acks,
         timeout_ms: 10_000,
@@ -103,7 +102,8 @@ fn what_is_produced_is_fetched_from_every_shard() {
     // Two connections: they are dealt to different shards, so each partition is seen from its owner and across a hop.
     let (mut first, mut second) = (broker.connect(), broker.connect());
     create_topic(&mut first, "words", 4);
-    let batches: Vec<_> = (0..4).map(|index| batch(now(), &[&format!("a{index}"), &format!("b{index}")], None)).collect();
+    let batches: Vec<_> =
+        (0..4).map(|index| batch(now(), &[&format!("a{index}"), &format!("b{index}")], None)).collect();
     let parts: Vec<(i32, &[u8])> = (0..).zip(batches.iter().map(Vec::as_slice)).collect();
     for (client, base) in [(&mut first, 0), (&mut second, 2)] {
         let sent = send_produce(client, "words", -1, &parts);
@@ -114,8 +114,9 @@ fn what_is_produced_is_fetched_from_every_shard() {
         }
     }
     for client in [&mut first, &mut second] {
-        let sent = client.send(FETCH, &fetch_request("words", &[(0, 0), (1, 2), (2, 4), (3, 9)], Duration::from_secs(5), 1));
-        let expected = |index: i32, times: usize| [format!("a{index}"), format!("b{index}")].repeat(times);
+        let sent =
+            client.send(FETCH, &fetch_request("words", &[(0, 0), (1, 2), (2, 4), (3, 9)], Duration::from_secs(5), 1));
+        let expected = |index: i32, times: usize| vec![vec![format!("a{index}"), format!("b{index}")]; times].concat();
         assert_eq!(
             fetched(client, sent),
             [
@@ -128,7 +129,11 @@ fn what_is_produced_is_fetched_from_every_shard() {
     }
     drop((first, second));
     let checkpoints = broker.stop();
-    let ends: Vec<_> = checkpoints.iter().flat_map(|dir| &dir.recovery_points).map(|(name, end)| (name.to_string(), end.value())).collect();
+    let ends: Vec<_> = checkpoints
+        .iter()
+        .flat_map(|dir| &dir.recovery_points)
+        .map(|(name, end)| (name.to_string(), end.value()))
+        .collect();
     assert_eq!(ends.len(), 4, "{ends:?}");
     assert!(ends.iter().all(|(_, end)| *end == 4) && checkpoints.iter().all(|dir| dir.clean), "{checkpoints:?}");
 }
@@ -153,7 +158,9 @@ fn a_long_poll_ends_when_its_bytes_come_wherever_they_are_written() {
     // Nothing comes: the answer is empty, at the end of the wait.
     let began = Instant::now();
     let sent = reader.send(FETCH, &fetch_request("slow", &[(0, 1), (1, 1)], Duration::from_millis(200), 1));
-    assert!(fetched(&mut reader, sent).iter().all(|(_, code, _, values)| *code == ErrorCode::NONE && values.is_empty()));
+    assert!(
+        fetched(&mut reader, sent).iter().all(|(_, code, _, values)| *code == ErrorCode::NONE && values.is_empty())
+    );
     assert!(began.elapsed() >= Duration::from_millis(200));
 }
 
@@ -163,7 +170,8 @@ fn answers_keep_the_order_of_requests_when_many_are_sent_at_once() {
     let mut client = broker.connect();
     create_topic(&mut client, "order", 3);
     let records = batch(now(), &["x"], None);
-    let sent: Vec<i32> = (0..100).map(|number| send_produce(&mut client, "order", -1, &[(number % 3, &records)])).collect();
+    let sent: Vec<i32> =
+        (0..100).map(|number| send_produce(&mut client, "order", -1, &[(number % 3, &records)])).collect();
     let fetch = client.send(FETCH, &fetch_request("order", &[(0, 0), (1, 0), (2, 0)], Duration::ZERO, 1));
     for (number, sent) in (0..).zip(sent) {
         let response = produced(&mut client, sent);

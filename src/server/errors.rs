@@ -103,6 +103,7 @@ pub(super) fn command(error: &CommandError) -> ErrorCode {
         CommandError::InvalidReplicaAssignment(_) => ErrorCode::INVALID_REPLICA_ASSIGNMENT,
         CommandError::InvalidConfig(_) => ErrorCode::INVALID_CONFIG,
         CommandError::InvalidRequest(_) => ErrorCode::INVALID_REQUEST,
+        CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
         CommandError::UnknownTopic(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         CommandError::UnknownTopicId(_) => ErrorCode::UNKNOWN_TOPIC_ID,
         CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
@@ -125,6 +126,7 @@ pub(super) fn lease(error: &CommandError) -> ErrorCode {
         | CommandError::InvalidReplicaAssignment(_)
         | CommandError::InvalidConfig(_)
         | CommandError::InvalidRequest(_)
+        | CommandError::PolicyViolation(_)
         | CommandError::UnknownTopic(_)
         | CommandError::UnknownTopicId(_)
         | CommandError::PolicyViolation(_)

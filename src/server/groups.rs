@@ -26,9 +26,9 @@ use crate::protocol::groups::{
 use crate::protocol::{Blob, ErrorCode, Str};
 use crate::rt::hop::Gone;
 use crate::server::connection::{Abandoned, Context};
-use crate::server::topics::{OFFSETS_TOPIC, offsets_topic};
 use crate::server::{Server, errors};
 use crate::shard::calls::{ShardAnswer, ShardCall};
+use crate::shard::groups::OFFSETS_TOPIC;
 use crate::types::{PartitionId, PartitionIndex};
 
 /// Kinds of keys FindCoordinator knows.
@@ -95,13 +95,7 @@ async fn ensure_offsets_topic(server: &Server) -> Result<(), CommandError> {
     if shard.image().topics.contains_key(OFFSETS_TOPIC) {
         return Ok(());
     }
-    let outcomes = shard.controller().create_topics(vec![offsets_topic(shard.settings())], false).await;
-    match outcomes.into_iter().next() {
-        // Another client was first.
-        Some(Ok(_) | Err(CommandError::TopicExists(_))) => Ok(()),
-        Some(Err(error)) => Err(error),
-        None => Err(CommandError::Gone),
-    }
+    shard.controller().ensure_internal_topic(OFFSETS_TOPIC).await
 }
 
 /// The partition of the offsets topic that keeps this group; `None` while there is no such topic.

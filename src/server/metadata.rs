@@ -16,7 +16,8 @@ use crate::protocol::admin::{
 use crate::protocol::{ErrorCode, Str, advertised_apis};
 use crate::server::Server;
 use crate::server::connection::Context;
-use crate::server::topics::{OFFSETS_TOPIC, is_legal_name, offsets_topic};
+use crate::server::topics::is_legal_name;
+use crate::shard::groups::OFFSETS_TOPIC;
 use crate::types::TopicId;
 
 /// Without an authorizer everybody may do everything: the bits of every operation a topic knows (KIP-430).
@@ -138,35 +139,31 @@ fn topic_answer<'a>(topic: &TopicImage) -> MetadataTopic<'a> {
 /// Creates the topics among `asked` that can be created and are not there.
 async fn create_missing(server: &Server, asked: &[MetadataRequestTopic<'_>]) {
     let image = server.shard().image();
-    let missing = |topic: &MetadataRequestTopic<'_>| {
-        let name = topic.name.as_deref()?;
-        (is_legal_name(name) && !image.topics.contains_key(name)).then(|| first_use(server, name))
-    };
-    let topics: Vec<_> = asked.iter().filter_map(missing).collect();
-    if topics.is_empty() {
-        return;
+    let names = asked.iter().filter_map(|topic| topic.name.as_deref());
+    let missing = names.filter(|name| is_legal_name(name) && !image.topics.contains_key(*name));
+    let (internal, ours): (Vec<_>, Vec<_>) = missing.partition(|name| *name == OFFSETS_TOPIC);
+    let controller = server.shard().controller();
+    if !internal.is_empty() {
+        tell_first_use(OFFSETS_TOPIC, controller.ensure_internal_topic(OFFSETS_TOPIC).await);
     }
-    let names: Vec<_> = topics.iter().map(|topic| topic.name.clone()).collect();
-    for (name, outcome) in names.iter().zip(server.shard().controller().create_topics(topics, false).await) {
-        match outcome {
-            Ok(_) => tracing::info!(topic = name, "created on first use"),
-            // Another client was first, or the name collides with one that is there: the answer says so.
-            Err(CommandError::TopicExists(_) | CommandError::InvalidTopic(_)) => {}
-            Err(error) => tracing::warn!(topic = name, %error, "a topic was not created on first use"),
+    if !ours.is_empty() {
+        let outcomes = controller.create_topics(ours.iter().map(|name| by_default(name)).collect(), false).await;
+        for (name, outcome) in ours.into_iter().zip(outcomes) {
+            tell_first_use(name, outcome.map(drop));
         }
     }
 }
 
-fn first_use(server: &Server, name: &str) -> NewTopic {
-    if name == OFFSETS_TOPIC {
-        return offsets_topic(server.shard().settings());
-    }
-    NewTopic {
-        name: name.to_owned(),
-        partitions: -1,
-        replication_factor: -1,
-        assignment: Vec::new(),
-        configs: Vec::new(),
+fn by_default(name: &str) -> NewTopic {
+    NewTopic { name: name.to_owned(), partitions: -1, replication_factor: -1, ..Default::default() }
+}
+
+fn tell_first_use(topic: &str, outcome: Result<(), CommandError>) {
+    match outcome {
+        Ok(()) => tracing::info!(topic, "created on first use"),
+        // Another client was first, or the name collides with one that is there: the answer says so.
+        Err(CommandError::TopicExists(_) | CommandError::InvalidTopic(_)) => {}
+        Err(error) => tracing::warn!(topic, %error, "a topic was not created on first use"),
     }
 }
 

@@ -1,13 +1,10 @@
 //! Names of topics, and how requests name partitions.
 //!
-//! Pure. Owns the rule for legal names and the settings of internal topics. Source: Kafka's `Topic`, `GroupCoordinatorConfig`.
+//! Pure. Owns the rule for legal names. Source: Kafka's `Topic`.
 
 use std::collections::HashSet;
 
-use crate::config::BrokerSettings;
-use crate::controller::NewTopic;
 use crate::controller::image::{Image, PartitionImage, TopicImage};
-pub(super) use crate::shard::groups::OFFSETS_TOPIC;
 use crate::types::{PartitionId, PartitionIndex};
 
 /// Longest name of a topic.
@@ -17,22 +14,6 @@ const NAME_BYTES_MAX: usize = 249;
 pub(super) fn is_legal_name(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(legal)
-}
-
-/// `__consumer_offsets` as this broker creates it.
-pub(super) fn offsets_topic(settings: &BrokerSettings) -> NewTopic {
-    let config = |name: &str, value: String| (name.to_owned(), Some(value));
-    NewTopic {
-        name: OFFSETS_TOPIC.to_owned(),
-        partitions: i32::try_from(settings.offsets_topic_num_partitions).unwrap_or(i32::MAX),
-        replication_factor: 1,
-        assignment: Vec::new(),
-        configs: vec![
-            config("cleanup.policy", "compact".to_owned()),
-            config("compression.type", "producer".to_owned()),
-            config("segment.bytes", settings.offsets_topic_segment_bytes.to_string()),
-        ],
-    }
 }
 
 /// The partition a request names, if it is there.

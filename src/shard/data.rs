@@ -21,8 +21,8 @@ use crate::replica::{
 use crate::rt;
 use crate::rt::net::Payload;
 use crate::shard::calls::{
-    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion,
-    ProduceItem, ProduceShare, WantedOffset, WatchId, WatchShare,
+    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion, ProduceItem,
+    ProduceShare, WantedOffset, WatchId, WatchShare,
 };
 use crate::shard::{Absent, Shard, UNWRITTEN_SHARE};
 use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs};

@@ -108,7 +108,12 @@ impl Broker {
 
     /// A counter summed over the shards.
     pub fn counter(&self, name: &str) -> u64 {
-        self.metrics.iter().flat_map(|metrics| metrics.named()).filter(|(named, _)| *named == name).map(|(_, value)| value).sum()
+        self.metrics
+            .iter()
+            .flat_map(|metrics| metrics.named())
+            .filter(|(named, _)| *named == name)
+            .map(|(_, value)| value)
+            .sum()
     }
 
     fn end(&mut self) -> Vec<DirCheckpoint> {
