@@ -21,7 +21,7 @@ use super::epochs::Epochs;
 use super::files::{UNFINISHED_SUFFIX, remove_all, sync_dir, sync_dir_blocking, write_blocking};
 use super::index::SegmentIndex;
 use super::producers::Producers;
-use super::recovery::{Corrupt, Known, Next, Recovery};
+use super::recovery::{Corrupt, Known, Next, Recovery, scan_start};
 use super::segment::{
     DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Indexes, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
     read_index, scan,
@@ -197,29 +197,14 @@ impl Opening<'_> {
         Ok(self.found(segments, log_end, producers, epochs, snapshot_offset, report))
     }
 
-    /// The first segment to scan, and the producers at its beginning: the segment of the recovery point, or an older one
-    /// whose snapshot is there.
     async fn scan_start(&self, data: &[DataFile], snapshots: &[Offset], recovery_point: Offset) -> (usize, Producers) {
-        let holding = data.partition_point(|file| file.base <= recovery_point).saturating_sub(1);
-        let bases: Vec<Offset> = data.iter().take(holding + 1).map(|file| file.base).collect();
-        let snapshots = snapshots.to_owned();
-        let (dir, now) = (self.place.dir.clone(), self.facts.now);
+        let bases: Vec<Offset> = data.iter().map(|file| file.base).collect();
+        let (snapshots, dir, now) = (snapshots.to_owned(), self.place.dir.clone(), self.facts.now);
         rt::blocking(move || {
-            let read = |offset| {
+            scan_start(&bases, &snapshots, recovery_point, |offset| {
                 let bytes = std::fs::read(file_path(&dir, offset, SNAPSHOT_SUFFIX)).ok()?;
                 Producers::from_snapshot(&bytes, now)
-            };
-            for (number, base) in bases.iter().enumerate().skip(1).rev() {
-                if snapshots.contains(base)
-                    && let Some(producers) = read(*base)
-                {
-                    return (number, producers);
-                }
-            }
-            // The oldest segment there is: a producer's last word may lie in a segment that was deleted.
-            let first = bases.first().copied().unwrap_or_default();
-            let older = snapshots.iter().rev().filter(|&&snapshot| snapshot <= first);
-            (0, older.copied().find_map(read).unwrap_or_default())
+            })
         })
         .await
     }
