@@ -1,5 +1,5 @@
-//! What does the codec cost on the way of a produce request? Decoding the request (header and body, without the batches'
-//! own checks) and encoding the answer, for a small producer, a busy one and one that writes to many topics.
+//! What does the codec cost on the way of a produce request? Decoding the request (header and body, without the
+//! batches' own checks) and encoding the answer, for a small producer, a busy one and one that writes to many topics.
 
 use std::hint::black_box;
 

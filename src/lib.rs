@@ -26,5 +26,7 @@ pub mod controller;
 pub mod shard;
 /// Kafka's face: connections and handlers.
 pub mod server;
+/// The control plane: boot, signals, HTTP, checkpoints; an ordinary thread.
+pub mod control;
 /// One file per command.
 pub mod cli;

@@ -3,6 +3,8 @@
 //! Each test starts the built binary on a directory of its own. With `RINGLOG_TEST_BOOTSTRAP=host:port` they all talk to that
 //! broker instead; every one of them passes against Apache Kafka 4.4, so what fails here is the broker, not the test.
 
+#![allow(clippy::unwrap_used)] // a test ends by panicking
+
 mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};

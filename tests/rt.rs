@@ -19,7 +19,9 @@ use rt_support::*;
 fn frames_of_all_sizes_come_back_whole() {
     with_server(echo, |address| {
         let mut stream = connect(address);
-        for size in [0, 1, 3, 200, 2047, 2048, 4091, 4092, 4093, 65_536, 70_000, 1_048_576, 3_000_000, 7, 65_536, 65_600] {
+        for size in
+            [0, 1, 3, 200, 2047, 2048, 4091, 4092, 4093, 65_536, 70_000, 1_048_576, 3_000_000, 7, 65_536, 65_600]
+        {
             let body: Vec<u8> = (0..size).map(|at| (at * 7 + size) as u8).collect();
             stream.write_all(&frame(&body)).unwrap();
             assert!(read_frame(&mut stream) == body, "{size} bytes");
@@ -77,7 +79,11 @@ fn answers_leave_in_the_order_of_their_places_whatever_the_order_of_filling() {
             held.push((replies.reserve(), body));
             if held.len() == 4 {
                 for (at, (slot, body)) in held.drain(..).rev().enumerate() {
-                    if at == 2 { slot.skip() } else { slot.fill(reply(frame(&body))) }
+                    if at == 2 {
+                        slot.skip()
+                    } else {
+                        slot.fill(reply(frame(&body)))
+                    }
                     rt::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -163,7 +163,8 @@ fn a_parked_shard_hears_threads_and_shards() {
                 // Longer than the linger, so both are parked.
                 rt::sleep(Duration::from_millis(3)).await;
                 let port = port.clone();
-                let from_thread = on_thread(&net, move || futures_lite::future::block_on(port.call(index, question))).await;
+                let from_thread =
+                    on_thread(&net, move || futures_lite::future::block_on(port.call(index, question))).await;
                 assert_eq!(from_thread, Ok(question));
                 assert_eq!(hops.call(1 - index, question).await, Ok(question));
             }

@@ -189,7 +189,7 @@ pub const BROKER_ROWS: &[Row] = &[
     unset("engine.shards", Int, Between(1, 1024), "How many executors run, each on a core of its own; unset: the allowed cores, less one when there are four or more."),
     unset("engine.cpu.set", Text, Any, "The cores the executors run on, such as 2-7,9; unset: the affinity mask."),
     unset("engine.memory.max.bytes", Long, AtLeast(64 << 20), "The memory of the whole process, split among the shards; unset: 60 % of what the host or its cgroup allows."),
-    int("engine.io.memory.bytes", "33554432", Between(1 << 20, 1 << 30), "Pinned memory of each shard for direct I/O; when memlock is too small for it, the same memory is used unpinned."),
+    int("engine.io.memory.bytes", "4194304", Between(1 << 20, 1 << 30), "Pinned memory of each shard for direct I/O, all of it resident; when memlock is too small for it, it is used unpinned."),
     text("engine.validate.records", "compacted", OneOf(&["none", "compacted", "all"]), "Whose records are opened and checked on produce: of no topic, of compacted topics, of all; headers and checksums always are."),
 ];
 

@@ -333,7 +333,7 @@ impl Inner {
 }
 
 fn load(partition: &mut Partition, report: &mut LoadReport, bytes: &[u8]) -> Result<(), LoadError> {
-    let info = batch::parse_header(bytes)?;
+    let info = batch::check_stored(bytes)?;
     if info.control || info.transactional {
         // Offsets of transactions need their coordinator; until that room exists none are written here.
         report.skipped += u64::from(info.records);

@@ -63,7 +63,8 @@ pub fn parse_partition_metadata(text: &str) -> Result<TopicId, FormatError> {
         return Err(FormatError { line: 1, reason: "not `version: 0`" });
     }
     let id = lines.next().and_then(|line| line.strip_prefix("topic_id: "));
-    id.and_then(|id| TopicId::parse(id.trim_end())).ok_or(FormatError { line: 2, reason: "not `topic_id: <22 letters>`" })
+    id.and_then(|id| TopicId::parse(id.trim_end()))
+        .ok_or(FormatError { line: 2, reason: "not `topic_id: <22 letters>`" })
 }
 
 fn format_lines(lines: impl ExactSizeIterator<Item = String>) -> String {

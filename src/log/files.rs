@@ -34,8 +34,7 @@ pub fn sync_dir_blocking(dir: &Path) -> io::Result<()> {
 
 /// [`write_blocking`] for a shard.
 pub(super) async fn write(path: PathBuf, bytes: Vec<u8>) -> io::Result<()> {
-    let recording =
-        record::note(|| Op::WriteWhole { path: path.clone(), bytes: bytes.clone().into(), synced: true });
+    let recording = record::note(|| Op::WriteWhole { path: path.clone(), bytes: bytes.clone().into(), synced: true });
     rt::blocking(move || write_blocking(&path, &bytes)).await?;
     recording.finished();
     Ok(())

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use crate::rt;
 use crate::types::{AckClass, Offset};
 
-use super::checkpoint::format_epochs;
 use super::appender::{TaskGuard, is_no_space};
+use super::checkpoint::format_epochs;
 use super::files;
 use super::segment::{Phase, Segment};
 use super::vocabulary::AppendError;

@@ -56,7 +56,8 @@ impl OffsetIndex {
     /// Adds the batch at `position` whose last offset is `last_offset`. Panics if it does not lie after the entry before it,
     /// or if its offset does not fit: the segment rolls before that.
     pub fn push(&mut self, last_offset: Offset, position: u32) {
-        let relative_offset = relative(self.base, last_offset).expect("a segment rolls before its relative offsets end");
+        let relative_offset =
+            relative(self.base, last_offset).expect("a segment rolls before its relative offsets end");
         if let Some(last) = self.entries.last() {
             assert!(
                 relative_offset > last.relative_offset && position > last.position,
@@ -102,9 +103,8 @@ impl OffsetIndex {
         for (number, &[o0, o1, o2, o3, p0, p1, p2, p3]) in chunks.iter().enumerate() {
             let relative_offset = u32::from_be_bytes([o0, o1, o2, o3]);
             let position = u32::from_be_bytes([p0, p1, p2, p3]);
-            let follows = entries
-                .last()
-                .is_none_or(|last| relative_offset > last.relative_offset && position > last.position);
+            let follows =
+                entries.last().is_none_or(|last| relative_offset > last.relative_offset && position > last.position);
             if !follows || u64::from(position) >= segment_bytes || relative_offset > i32::MAX as u32 {
                 return Err(IndexError::Order { entry: number });
             }
@@ -189,9 +189,8 @@ impl TimeIndex {
         for (number, &[t0, t1, t2, t3, t4, t5, t6, t7, o0, o1, o2, o3]) in chunks.iter().enumerate() {
             let timestamp = i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
             let relative_offset = u32::from_be_bytes([o0, o1, o2, o3]);
-            let follows = entries
-                .last()
-                .is_none_or(|last| timestamp > last.timestamp && relative_offset >= last.relative_offset);
+            let follows =
+                entries.last().is_none_or(|last| timestamp > last.timestamp && relative_offset >= last.relative_offset);
             if !follows || relative_offset > i32::MAX as u32 {
                 return Err(IndexError::Order { entry: number });
             }

@@ -21,14 +21,16 @@ use super::epochs::Epochs;
 use super::files::{UNFINISHED_SUFFIX, remove_all, sync_dir, sync_dir_blocking, write_blocking};
 use super::index::SegmentIndex;
 use super::producers::Producers;
-use super::recovery::{Corrupt, Known, Next, Recovery};
+use super::recovery::{Corrupt, Known, Next, Recovery, scan_start};
 use super::segment::{
     DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Indexes, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
     read_index, scan,
 };
 use super::tail::Tail;
 use super::upkeep::DELETED_DIR_SUFFIX;
-use super::{EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State};
+use super::{
+    EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State,
+};
 
 /// Name of the file that holds a partition's topic id.
 const METADATA_FILE: &str = "partition.metadata";
@@ -153,8 +155,7 @@ impl Opening<'_> {
         let mut recovery = Recovery::new(known, producers, Epochs::from_entries(epochs));
         let mut report = RecoveryReport::default();
         let (unscanned, scanned) = data.split_at(first);
-        let mut segments: VecDeque<_> =
-            unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
+        let mut segments: VecDeque<_> = unscanned.iter().map(|&file| self.segment(file, Indexes::OnDisk)).collect();
         let mut removed = Vec::new();
         for (number, &file) in scanned.iter().enumerate() {
             let path = file_path(dir, file.base, DATA_SUFFIX);
@@ -196,29 +197,14 @@ impl Opening<'_> {
         Ok(self.found(segments, log_end, producers, epochs, snapshot_offset, report))
     }
 
-    /// The first segment to scan, and the producers at its beginning: the segment of the recovery point, or an older one
-    /// whose snapshot is there.
     async fn scan_start(&self, data: &[DataFile], snapshots: &[Offset], recovery_point: Offset) -> (usize, Producers) {
-        let holding = data.partition_point(|file| file.base <= recovery_point).saturating_sub(1);
-        let bases: Vec<Offset> = data.iter().take(holding + 1).map(|file| file.base).collect();
-        let snapshots = snapshots.to_owned();
-        let (dir, now) = (self.place.dir.clone(), self.facts.now);
+        let bases: Vec<Offset> = data.iter().map(|file| file.base).collect();
+        let (snapshots, dir, now) = (snapshots.to_owned(), self.place.dir.clone(), self.facts.now);
         rt::blocking(move || {
-            let read = |offset| {
+            scan_start(&bases, &snapshots, recovery_point, |offset| {
                 let bytes = std::fs::read(file_path(&dir, offset, SNAPSHOT_SUFFIX)).ok()?;
                 Producers::from_snapshot(&bytes, now)
-            };
-            for (number, base) in bases.iter().enumerate().skip(1).rev() {
-                if snapshots.contains(base)
-                    && let Some(producers) = read(*base)
-                {
-                    return (number, producers);
-                }
-            }
-            // The oldest segment there is: a producer's last word may lie in a segment that was deleted.
-            let first = bases.first().copied().unwrap_or_default();
-            let older = snapshots.iter().rev().filter(|&&snapshot| snapshot <= first);
-            (0, older.copied().find_map(read).unwrap_or_default())
+            })
         })
         .await
     }
@@ -231,6 +217,9 @@ impl Opening<'_> {
         recovery: &mut Recovery,
         report: &mut RecoveryReport,
     ) -> Result<(u64, SegmentIndex), OpenError> {
+        if data.bytes == 0 {
+            return recovery.end().map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
+        }
         let file = DirectFile::open(path, Access::ReadWrite).await.map_err(|source| disk(path, source))?;
         let read = scan(&file, data.bytes, |piece| recovery.feed(piece)).await;
         report.bytes_scanned += read.map_err(|source| disk(path, source))?;
@@ -345,7 +334,7 @@ fn list(dir: &Path) -> io::Result<Listing> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if let Some(base) = offset_in(name, DATA_SUFFIX) {
-            let metadata = entry.metadata()?;
+            let metadata = std::fs::metadata(entry.path())?;
             let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let modified = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
             listing.data.push(DataFile { base, bytes: metadata.len(), modified });

@@ -286,7 +286,9 @@ impl Producers {
         if let (Some(last_sequence), Some(last_offset)) = (last_sequence, last_offset) {
             let offset_delta = u32::from_be_bytes(*offset_delta);
             let fits = i64::from(offset_delta) <= last_offset.value() && producer.window.len() < WINDOW_BATCHES;
-            fits.then(|| producer.window.push(RememberedBatch { last_sequence, last_offset, offset_delta, timestamp }))?;
+            fits.then(|| {
+                producer.window.push(RememberedBatch { last_sequence, last_offset, offset_delta, timestamp })
+            })?;
         }
         Some(())
     }

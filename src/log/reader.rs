@@ -254,10 +254,12 @@ impl<'a> Walk<'a> {
             have += piece_bytes;
         }
         let damaged = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-        let info = batch::parse_header(&bytes).map_err(|error| damaged(format!("{error} at byte {}", self.position)))?;
+        let info =
+            batch::parse_header(&bytes).map_err(|error| damaged(format!("{error} at byte {}", self.position)))?;
         let base_offset = Offset::new(info.base_offset).filter(|&base| base >= expected);
-        let base_offset = base_offset
-            .ok_or_else(|| damaged(format!("offset {} after {expected} at byte {}", info.base_offset, self.position)))?;
+        let base_offset = base_offset.ok_or_else(|| {
+            damaged(format!("offset {} after {expected} at byte {}", info.base_offset, self.position))
+        })?;
         if self.position + u64::from(info.bytes) > self.written {
             return Err(damaged(format!("a batch of {} bytes at byte {} does not end", info.bytes, self.position)));
         }
@@ -322,7 +324,10 @@ async fn read_chunk(log: &Log, segment: &Segment, position: u64, likely_bytes: u
     let slice = file.read(start, bytes.next_multiple_of(BLOCK_BYTES)).await?;
     let whole = slice.as_slice().len().min(left);
     if start + whole as u64 <= position {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("no bytes at {position}, {written} were written")));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("no bytes at {position}, {written} were written"),
+        ));
     }
     let chunk = Chunk { segment: segment.id, position: start, slice: slice.slice(0..whole) };
     if segment.deleted.get().is_none() {

@@ -268,6 +268,31 @@ pub struct Recovered {
     pub first_timestamp: Option<TimestampMs>,
 }
 
+/// The first segment to scan, and the producers at its beginning: the segment of the last offset below the recovery point, or
+/// an older one whose snapshot can be read. `bases` and `snapshots` rise.
+///
+/// Not the segment that begins at the recovery point: the one before it may have been synced to its last batch and rolled
+/// after that, and then its file is not yet cut to its data.
+pub fn scan_start(
+    bases: &[Offset],
+    snapshots: &[Offset],
+    recovery_point: Offset,
+    mut read_snapshot: impl FnMut(Offset) -> Option<Producers>,
+) -> (usize, Producers) {
+    let holding = bases.partition_point(|&base| base < recovery_point).saturating_sub(1);
+    for (number, &base) in bases.iter().enumerate().take(holding + 1).skip(1).rev() {
+        if snapshots.contains(&base)
+            && let Some(producers) = read_snapshot(base)
+        {
+            return (number, producers);
+        }
+    }
+    // The oldest segment there is: a producer's last word may lie in a segment that was deleted.
+    let first = bases.first().copied().unwrap_or_default();
+    let older = snapshots.iter().rev().copied().filter(|&snapshot| snapshot <= first);
+    (0, older.into_iter().find_map(read_snapshot).unwrap_or_default())
+}
+
 /// Recovers the last segments of a log: `begin`, `feed` … `end` for each in order, then `finish`.
 #[derive(Debug)]
 pub struct Recovery {
@@ -340,7 +365,8 @@ impl Recovery {
             None | Some(Fault::Padding) => 0,
             Some(fault) if end < self.known.recovery_point => return Err(place.corrupt(fault)),
             Some(fault) => {
-                let claimed = if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };
+                let claimed =
+                    if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };
                 claimed.min(scanner.file_bytes - scanner.valid_bytes())
             }
         };

@@ -26,11 +26,7 @@ impl Log {
     /// Retention by time and size, removal of what lies below the log start, expiry of producers. Returns how many segments
     /// were deleted. `now` is the broker's clock; nothing at or above `high_watermark` goes. Segments roll by time when they
     /// are appended to, as in Kafka, not here.
-    pub async fn maintain(
-        self: &Rc<Self>,
-        now: TimestampMs,
-        high_watermark: Offset,
-    ) -> Result<u32, AppendError> {
+    pub async fn maintain(self: &Rc<Self>, now: TimestampMs, high_watermark: Offset) -> Result<u32, AppendError> {
         self.refuse_ended()?;
         let settings = self.settings.borrow().clone();
         self.state.borrow_mut().producers.expire(now, settings.producer_expiry);
@@ -155,6 +151,13 @@ impl Log {
         if count == facts.len() && self.limits().log_end == newest.end_offset {
             self.roll_for_deletion(now).await?;
         }
+        // What goes is sealed first, and its side files are written: the snapshot at its end is all that will be left of the
+        // producers in it.
+        if self.unsealed_segments().front().is_some_and(|segment| segment.base <= newest.base_offset) {
+            flusher::start(self);
+        }
+        settle(self).await;
+        self.refuse_ended()?;
         // By offset, not by number: others may have deleted while we waited.
         let (deleted, log_start) = {
             let mut state = self.state.borrow_mut();
@@ -171,8 +174,8 @@ impl Log {
         for segment in &deleted {
             segment.deleted.set(Some(log_start));
             self.shared().forget(segment);
-            // Renamed before the data: a crash between leaves data without indexes, which are built again.
-            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, DATA_SUFFIX] {
+            // The data first: data that a crash left without its snapshot would be replayed without the producers before it.
+            for suffix in [DATA_SUFFIX, SNAPSHOT_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
                 names.push(segment.path(&self.place.dir, suffix));
             }
         }
@@ -218,11 +221,7 @@ impl Log {
             }
             self.changed.wait().await;
         }
-        // What is to go is sealed first: its writes, its cut, its side files are done when its names change.
         self.flush().await?;
-        flusher::start(self);
-        settle(self).await;
-        self.refuse_ended()?;
         files::sync_dir(self.place.dir.clone())
             .await
             .map_err(|error| AppendError::Offline(format!("sync {}: {error}", self.place.dir.display())))

@@ -1,8 +1,8 @@
 //! Messages about the cluster, topics and settings that every client sends.
 //!
-//! Pure. Owns ApiVersions (18), Metadata (3), ListOffsets (2), InitProducerId (22), CreateTopics (19), DeleteTopics (20),
-//! DescribeConfigs (32), DescribeCluster (60). The rarer ones of operators' tools are in `operator.rs`. Source: KIP-35
-//! (ApiVersions), KIP-4 (topics), KIP-516 (topic ids), KIP-584 (features), KIP-700 (DescribeCluster).
+//! Pure. Owns ApiVersions (18), Metadata (3), ListOffsets (2), InitProducerId (22), CreateTopics (19), DeleteTopics
+//! (20), DescribeConfigs (32), DescribeCluster (60). The rarer ones of operators' tools are in `operator.rs`. Source:
+//! KIP-35 (ApiVersions), KIP-4 (topics), KIP-516 (topic ids), KIP-584 (features), KIP-700 (DescribeCluster).
 
 use super::error::ErrorCode;
 use super::notation::message;
@@ -305,7 +305,8 @@ message! {
         /// Null if unset or sensitive.
         value: Option<Str<'a>> [0.., null 0..],
         read_only: bool,
-        /// 1: topic, 2: broker, 3: all brokers, 4: the broker's file, 5: default, 6: logger, 7: client metrics, 8: group.
+        /// 1: topic, 2: broker, 3: all brokers, 4: the broker's file, 5: default, 6: logger, 7: client metrics, 8:
+        /// group.
         config_source: i8 = -1,
         is_sensitive: bool,
         synonyms: Vec<ConfigSynonym<'a>>,

@@ -1,8 +1,8 @@
 //! Kafka's error codes: number, name, whether a client may try again, one sentence.
 //!
-//! Pure. Owns the table. Does not own which failure becomes which code: `server/errors.rs` does. Always true: every code of
-//! Kafka 4.3 is here once; a code from a newer peer passes through unchanged. Source: Kafka's protocol guide, "Error Codes";
-//! which are retriable was read from the exceptions of Kafka 4.4's client.
+//! Pure. Owns the table. Does not own which failure becomes which code: `server/errors.rs` does. Always true: every
+//! code of Kafka 4.3 is here once; a code from a newer peer passes through unchanged. Source: Kafka's protocol guide,
+//! "Error Codes"; which are retriable was read from the exceptions of Kafka 4.4's client.
 
 use std::fmt;
 

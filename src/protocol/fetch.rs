@@ -1,9 +1,10 @@
 //! Fetch (key 1): batches on their way out.
 //!
 //! Pure. Owns the two messages. The response announces each partition's records and leaves a cut for them
-//! ([`super::wire::Encoded`]): the nth partition written gets the nth cut, and its bytes go from log to socket untouched.
-//! Version 18 (a follower's high watermark) is not served. Source: KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions),
-//! KIP-392 (racks), KIP-516 (topic ids from version 13 on), KIP-595 (epochs), KIP-903 (replica state), KIP-951 (leader hints).
+//! ([`super::wire::Encoded`]): the nth partition written gets the nth cut, and its bytes go from log to socket
+//! untouched. Version 18 (a follower's high watermark) is not served. Source: KIP-74 (limits), KIP-98 (isolation),
+//! KIP-227 (sessions), KIP-392 (racks), KIP-516 (topic ids from version 13 on), KIP-595 (epochs), KIP-903 (replica
+//! state), KIP-951 (leader hints).
 
 use smallvec::SmallVec;
 

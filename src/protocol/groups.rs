@@ -2,8 +2,8 @@
 //!
 //! Pure. Owns FindCoordinator (10), JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), OffsetCommit (8),
 //! OffsetFetch (9), DescribeGroups (15), ListGroups (16), DeleteGroups (42), OffsetDelete (47). A member's metadata and
-//! assignment are the client's own bytes ([`Blob`]). Source: KIP-62, KIP-345 (static members), KIP-394 (two-step join), KIP-699
-//! and KIP-709 (several groups in one request), KIP-800 (reasons), KIP-814 (skipped assignment).
+//! assignment are the client's own bytes ([`Blob`]). Source: KIP-62, KIP-345 (static members), KIP-394 (two-step join),
+//! KIP-699 and KIP-709 (several groups in one request), KIP-800 (reasons), KIP-814 (skipped assignment).
 
 use super::error::ErrorCode;
 use super::notation::{NEVER, message};

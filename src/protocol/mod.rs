@@ -1,12 +1,13 @@
 //! Kafka's wire, nothing else: which APIs are served in which versions, headers, frames.
 //!
-//! Pure. Owns the table of APIs at [`ApiKey`], the header of requests and responses, and frames. The messages are in
-//! [`produce`], [`fetch`], [`admin`], [`operator`] and [`groups`]; what they are made of in [`values`], `notation` and [`wire`];
-//! record batches, of which the messages know only the length, in [`batch`]. Always true: a decoded version is one the table lists.
-//! Source: Kafka's protocol guide; KIP-35 (version negotiation), KIP-482 (flexible headers), KIP-511 (its fallback).
+//! Pure. Owns the table of APIs (at `apis!`), the headers of requests and responses, and frames. The messages are in
+//! `produce`, `fetch`, `admin`, `operator` and `groups`; what they are made of in `notation`, `values` and `wire`;
+//! record batches, of which the messages know only place and length, in `batch`. Always true: a decoded version is one
+//! the table lists. Source: Kafka's protocol guide; KIP-35 (version negotiation), KIP-482 (flexible headers), KIP-511
+//! (its fallback).
 //!
-//! The way of a request: [`parse_request_header`] gives a header and a reader at the body; the handler calls
-//! `SomeRequest::decode_body(reader, version)`, builds the response, and [`encode_response`] makes the frame.
+//! The way of a request: `parse_request_header` gives a header and a reader at the body; the handler calls
+//! `SomeRequest::decode_body(reader, version)`, builds the response, and `encode_response` makes the frame.
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod admin;
@@ -117,8 +118,8 @@ macro_rules! apis {
 }
 
 // `served`: advertised and let in. `held`: the messages are here, the handler is not; write `served` when it is.
-// Versions are those of Kafka 4.3, up to what we give meaning to: transactions of the second version begin with Produce 12,
-// topic ids on the produce and commit path with Produce 13 and OffsetCommit 10.
+// Versions are those of Kafka 4.3, up to what we give meaning to: transactions of the second version begin with Produce
+// 12, topic ids on the produce and commit path with Produce 13 and OffsetCommit 10.
 apis! {
     0  Produce                 served 3..=11, produce: ProduceRequest<'a> => ProduceResponse<'a>;
     1  Fetch                   served 4..=17, fetch: FetchRequest<'a> => FetchResponse<'a>;
@@ -158,8 +159,8 @@ impl ApiKey {
         self as i16
     }
 
-    /// What ApiVersions says of it. Produce is said to begin at 0: librdkafka before 2.11 takes a broker without it for one
-    /// that cannot compress (KAFKA-18659). Such requests are refused all the same, as Kafka does.
+    /// What ApiVersions says of it. Produce is said to begin at 0: librdkafka before 2.11 takes a broker without it for
+    /// one that cannot compress (KAFKA-18659). Such requests are refused all the same, as Kafka does.
     pub fn advertised(self) -> ApiVersion {
         let versions = self.versions();
         let min_version = if self == Self::Produce { 0 } else { *versions.start() };
@@ -257,7 +258,8 @@ pub fn encode_response<'a>(
     writer.finish_frame()
 }
 
-/// The other side of [`encode_response`]: from a frame without its length prefix, the correlation id and a reader at the body.
+/// The other side of [`encode_response`]: from a frame without its length prefix, the correlation id and a reader at
+/// the body.
 pub fn parse_response_header(frame: &[u8], api: ApiKey, version: i16) -> wire::Result<(i32, Reader<'_>)> {
     let mut reader = Reader::new(frame);
     let correlation_id = i32::from_be_bytes(reader.fixed()?);
@@ -289,8 +291,8 @@ pub fn encode_request<'a, R: Request<'a>>(
     writer.finish_frame()
 }
 
-/// The frame that answers [`HeaderError::ApiVersionsTooNew`]: version 0, code 35, and only the versions of ApiVersions itself,
-/// so that the client can ask again (KIP-511).
+/// The frame that answers [`HeaderError::ApiVersionsTooNew`]: version 0, code 35, and only the versions of ApiVersions
+/// itself, so that the client can ask again (KIP-511).
 pub fn api_versions_downgrade(buffer: BytesMut, correlation_id: i32) -> Encoded {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UNSUPPORTED_VERSION,

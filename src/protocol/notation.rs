@@ -1,18 +1,18 @@
 //! The notation of messages: one table per structure, from which its type and both directions of its codec come.
 //!
-//! Pure. Owns [`message!`] and [`Message`]. Always true: what is encoded decodes to itself in the same version, save fields
-//! that version lacks, which come back as their default. Source: the shape of Kafka's schema files, KIP-482 (tags).
+//! Pure. Owns [`message!`] and [`Message`]. Always true: what is encoded decodes to itself in the same version, save
+//! fields that version lacks, which come back as their default. Source: Kafka's schema files, KIP-482 (tags).
 //!
 //! ```text
 //! message! {
-//!     /// A broker.                                  what is not evident from Kafka's names is said here
-//!     pub struct MetadataResponse<'a> flexible 9 {   `flexible N`: the root of a message, compact from version N on
-//!         throttle_time_ms: i32 [3..],               in versions 3 and later
-//!         brokers: Vec<Broker<'a>>,                  in every version
-//!         cluster_id: Option<Str<'a>> [2.., null 2..],       an `Option` says in which versions it may be null
-//!         controller_id: i32 [1..] = -1,             and the value it has where a version lacks it, if not the type's own
+//!     /// Brokers and topics.
+//!     pub struct MetadataResponse<'a> flexible 9 {         root of a message, in compact encoding from version 9 on
+//!         throttle_time_ms: i32 [3..],                     there in version 3 and later
+//!         brokers: Vec<MetadataBroker<'a>>,                there in every version
+//!         cluster_id: Option<Str<'a>> [2.., null 2..],     in which versions it may be null
+//!         controller_id: i32 [1..] = -1,                   its value where a version lacks it, if not zero or empty
 //!     } tagged {
-//!         0 features: Vec<Feature<'a>> [3..],        tag, then the same; written only when it differs from its default
+//!         0 hints: Vec<Hint<'a>> [10..],                   tag first; written only when it differs from that value
 //!     }
 //! }
 //! ```
@@ -41,8 +41,8 @@ pub trait Message<'a>: Wire<'a> {
 /// `flexible NEVER`: messages that were given up before KIP-482.
 pub(crate) const NEVER: i16 = i16::MAX;
 
-/// Defines structures; see the head of this file. Field names are Kafka's own words and carry a comment only where those
-/// do not suffice.
+/// Defines structures; see the head of this file. Field names are Kafka's own words and carry a comment only where
+/// those do not suffice.
 macro_rules! message {
     ($(
         $(#[$about:meta])*
@@ -50,7 +50,10 @@ macro_rules! message {
             $($(#[$note:meta])* $field:ident: $type:ty $([$versions:expr $(, null $null:expr)?])? $(= $default:expr)?,)*
         }
         $(tagged {
-            $($(#[$tag_note:meta])* $tag:literal $tagged:ident: $tag_type:ty [$tag_versions:expr] $(= $tag_default:expr)?,)*
+            $(
+                $(#[$tag_note:meta])*
+                $tag:literal $tagged:ident: $tag_type:ty [$tag_versions:expr] $(= $tag_default:expr)?,
+            )*
         })?
     )*) => {$(
         $(#[$about])*

@@ -1,8 +1,8 @@
 //! Messages that operators' tools and frameworks send, and ordinary producers and consumers do not.
 //!
-//! Pure. Owns CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), DeleteRecords (21), OffsetForLeaderEpoch
-//! (23), DescribeLogDirs (35), DescribeTopicPartitions (75), DescribeAcls (29), DescribeProducers (61). Source: KIP-195, KIP-133,
-//! KIP-339, KIP-107, KIP-320, KIP-113 and KIP-827, KIP-966, KIP-140, KIP-664.
+//! Pure. Owns CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), DeleteRecords (21),
+//! OffsetForLeaderEpoch (23), DescribeLogDirs (35), DescribeTopicPartitions (75), DescribeAcls (29), DescribeProducers
+//! (61). Source: KIP-195, KIP-133, KIP-339, KIP-107, KIP-320, KIP-113 and KIP-827, KIP-966, KIP-140, KIP-664.
 
 use super::error::ErrorCode;
 use super::notation::message;

@@ -1,8 +1,9 @@
 //! Produce (key 0): batches on their way in.
 //!
-//! Pure. Owns the two messages. The request gives each partition's records as a place in the frame ([`Records`]), so that
-//! the server can split the frame into batches without copying; one topic of two partitions takes no heap. Versions 12
-//! (implicit transactions) and 13 (topic ids) are not served. Source: KIP-98, KIP-467 (record errors), KIP-951 (leader hints).
+//! Pure. Owns the two messages. The request gives each partition's records as a place in the frame ([`Records`]): drop or
+//! consume the request, then split the frame into batches without copying. One topic of two partitions takes no heap.
+//! Versions 12 (implicit transactions) and 13 (topic ids) are not served. Source: KIP-98, KIP-467 (record errors),
+//! KIP-951 (leader hints).
 
 use smallvec::SmallVec;
 

@@ -1,15 +1,17 @@
 //! The types that messages are made of, and how each lies on the wire.
 //!
 //! Pure. Owns [`Wire`] and its implementations for numbers, text, bytes, arrays and records; structures get theirs from
-//! `message!`. Always true: what a type encodes it decodes to itself in the same [`Form`]. Source: Kafka's protocol guide,
-//! "Protocol Primitive Types".
+//! `message!`. Always true: what a type encodes it decodes to itself in the same [`Form`]. Source: Kafka's protocol
+//! guide, "Protocol Primitive Types".
 //!
-//! **Borrowing.** Decoded text and bytes point into the frame: [`Str`] and [`Blob`]. To send a message to another core or to
-//! keep it, call [`Wire::into_owned`]. To build one, write `.into()` after whatever is at hand: `"literal".into()`,
-//! `name.as_str().into()` (borrowed), `Arc::clone(&topic.name).into()` (shared, no copy), `format!(..).into()` (owned).
+//! **Borrowing.** Decoded text and bytes point into the frame: [`Str`] and [`Blob`]. To send a message to another core
+//! or to keep it, call [`Wire::into_owned`]. To build one, write `.into()` after whatever is at hand:
+//! `"literal".into()`, `name.as_str().into()` (borrowed), `Arc::clone(&topic.name).into()` (shared, no copy),
+//! `format!(..).into()` (owned).
 //!
 //! **Records.** Batches never pass through the codec. Decoding gives [`Records`], their place in the frame, so that the
-//! frame itself can be split. Encoding writes their length and leaves a cut where the caller's own slices go: [`Encoded`].
+//! frame itself can be split. Encoding writes their length and leaves a cut where the caller's own slices go: see
+//! [`super::wire::Encoded`].
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,17 +1,17 @@
 //! Bytes to values and back: a bounded [`Reader`], and a [`Writer`] that cannot fail.
 //!
-//! Pure. Owns lengths, varints, tagged fields and their bounds. The types of the protocol are in [`super::values`], messages
-//! made of them in the files named by [`super`]. Always true: nothing is read past the end; no memory is taken for a number a
-//! peer sent before the bytes it speaks of were seen to be there; the arrays of one message never take more than
-//! [`DECODED_BYTES_MAX`]. Source: Kafka's protocol guide; KIP-482 (flexible versions).
+//! Pure. Owns lengths, varints, tagged fields and their bounds. The types of the protocol are in [`super::values`],
+//! messages made of them in the files named by [`super`]. Always true: nothing is read past the end; no memory is taken
+//! for a number a peer sent before the bytes it speaks of were seen to be there; the arrays of one message never take
+//! more than [`DECODED_BYTES_MAX`]. Source: Kafka's protocol guide; KIP-482 (flexible versions).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::values::Wire;
 
-/// What a message's arrays may take in memory, beyond the frame they came in. A frame of 100 MiB could otherwise say "fifty
-/// million empty names". The largest honest requests (100,000 partitions) need a tenth of it.
+/// What a message's arrays may take in memory, beyond the frame they came in. A frame of 100 MiB could otherwise say
+/// "fifty million empty names". The largest honest requests (100,000 partitions) need a tenth of it.
 pub const DECODED_BYTES_MAX: usize = 64 << 20;
 
 /// Longest text the protocol carries, also where the encoding has room for more (Kafka refuses longer ones too).
@@ -119,8 +119,8 @@ impl<'a> Reader<'a> {
         Err(WireError::Varint)
     }
 
-    /// The client id of a request header, in the old encoding even where all else is flexible; empty for null, and cut where
-    /// it ceases to be UTF-8.
+    /// The client id of a request header, in the old encoding even where all else is flexible; empty for null, and cut
+    /// where it ceases to be UTF-8.
     pub(super) fn client_id(&mut self) -> Result<&'a str> {
         let bytes = self.text(Form::new(0, i16::MAX))?.unwrap_or_default();
         Ok(bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
@@ -135,8 +135,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The length before text, bytes or an array; `None` is null. In flexible versions a varint of length + 1, else a signed
-    /// integer of two bytes (text) or four, of which every negative value is null, as in Kafka.
+    /// The length before text, bytes or an array; `None` is null. In flexible versions a varint of length + 1, else a
+    /// signed integer of two bytes (text) or four, of which every negative value is null, as in Kafka.
     pub(super) fn length(&mut self, form: Form, prefix: Prefix) -> Result<Option<usize>> {
         Ok(match prefix {
             _ if form.flexible => self.unsigned_varint()?.checked_sub(1).map(|length| length as usize),
@@ -156,8 +156,9 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// The tagged fields at the end of every structure of a flexible version. `known` reads the field whose tag it knows and
-    /// returns true, or returns false; such a field is skipped. A known field must fill its announced size exactly.
+    /// The tagged fields at the end of every structure of a flexible version. `known` reads the field whose tag it
+    /// knows and returns true, or returns false; such a field is skipped. A known field must fill its announced size
+    /// exactly.
     pub fn tagged_fields(&mut self, mut known: impl FnMut(u32, &mut Self) -> Result<bool>) -> Result<()> {
         for _ in 0..self.unsigned_varint()? {
             let tag = self.unsigned_varint()?;
@@ -181,8 +182,8 @@ pub(super) enum Prefix {
     Four,
 }
 
-/// How the values of one message are laid out: its version, and whether that version is flexible (compact lengths, tagged
-/// fields). The root of a message fixes it; everything below is read and written with it.
+/// How the values of one message are laid out: its version, and whether that version is flexible (compact lengths,
+/// tagged fields). The root of a message fixes it; everything below is read and written with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// Version of the API, or of the record schema.
@@ -214,9 +215,9 @@ struct Cut {
     bytes: usize,
 }
 
-/// Writes one message. Cannot fail: what a version lacks is left out, null becomes the empty value where a version has no
-/// null (as Kafka's brokers do by hand), and text longer than the protocol carries is cut at a character. Only our own error
-/// texts can be that long: names came in over the wire.
+/// Writes one message. Cannot fail: what a version lacks is left out, null becomes the empty value where a version has
+/// no null (as Kafka's brokers do by hand), and text longer than the protocol carries is cut at a character. Only our
+/// own error texts can be that long: names came in over the wire.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: BytesMut,
@@ -234,8 +235,8 @@ impl Writer {
         Encoded { bytes: self.bytes, cuts: self.cuts }
     }
 
-    /// What was written, the first four bytes being room for the length of all that follows, records included. Panics past
-    /// 2 GiB: fetch sizes are bounded far below.
+    /// What was written, the first four bytes being room for the length of all that follows, records included. Panics
+    /// past 2 GiB: fetch sizes are bounded far below.
     pub(super) fn finish_frame(mut self) -> Encoded {
         let records: usize = self.cuts.iter().map(|cut| cut.bytes).sum();
         let (prefix, body) = self.bytes.split_first_chunk_mut::<4>().expect("a frame begins with its length");
@@ -339,7 +340,7 @@ pub enum Segment {
     Bytes(Bytes),
     /// Here go records. Those of length 0 have no segment.
     Records {
-        /// Which [`Records`] field of the message, counted from 0 in the order they were written.
+        /// Which [`super::values::Records`] field of the message, counted from 0 in the order they were written.
         index: usize,
         /// The length announced for them.
         bytes: usize,

@@ -21,6 +21,9 @@ use tempfile::TempDir;
 /// A Kafka broker's address here sends the clients' tests there instead: so the tests are proved before our broker is.
 pub const BOOTSTRAP_VARIABLE: &str = "RINGLOG_TEST_BOOTSTRAP";
 
+/// Another binary with our command line, such as a release build.
+pub const BINARY_VARIABLE: &str = "RINGLOG_TEST_BINARY";
+
 /// Far above what any start takes, so that only a hang meets it: debug build, two cores, a scan after a kill.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 /// Far above what a clean stop takes.
@@ -74,7 +77,8 @@ impl Broker {
         // On the disk that cargo builds on: a tmpfs would not take direct I/O.
         let directory = tempfile::Builder::new().prefix("broker-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let overrides = overrides.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect::<Vec<_>>();
-        let (child, ready) = spawn(directory.path(), port, &overrides);
+        let mut child = spawn(directory.path(), port, &overrides);
+        let ready = wait_until_ready(&mut child, directory.path());
         Self { directory, overrides, child, kafka: ready.kafka, admin: ready.admin }
     }
 
@@ -113,9 +117,15 @@ impl Broker {
 
     /// Starts again on the same directory and port, after [`Broker::kill`] or [`Broker::stop`].
     pub fn start_again(&mut self) {
-        let (child, ready) = spawn(self.directory.path(), self.kafka.port(), &self.overrides);
-        self.child = child;
-        self.admin = ready.admin;
+        self.child = spawn(self.directory.path(), self.kafka.port(), &self.overrides);
+        self.admin = wait_until_ready(&mut self.child, self.directory.path()).admin;
+    }
+
+    /// Starts again and is killed `after` a time, ready or not.
+    pub fn start_and_kill(&mut self, after: Duration) {
+        self.child = spawn(self.directory.path(), self.kafka.port(), &self.overrides);
+        pause(after);
+        self.kill();
     }
 
     /// The end of what the process wrote to its standard error.
@@ -130,7 +140,12 @@ impl Drop for Broker {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the broker's last words:\n{}", self.log());
+            self.directory.disable_cleanup(true);
+            eprintln!(
+                "the broker's directory is kept: {}; its last words:\n{}",
+                self.directory.path().display(),
+                self.log()
+            );
         }
     }
 }
@@ -153,11 +168,16 @@ fn log_tail(directory: &Path) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-fn spawn(directory: &Path, port: u16, overrides: &[(String, String)]) -> (Child, Ready) {
-    let ready_file = directory.join("ready");
+fn ready_file_in(directory: &Path) -> PathBuf {
+    directory.join("ready")
+}
+
+fn spawn(directory: &Path, port: u16, overrides: &[(String, String)]) -> Child {
+    let ready_file = ready_file_in(directory);
     let _ = fs::remove_file(&ready_file);
     let log = fs::File::options().create(true).append(true).open(directory.join("broker.log")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
+    let binary = std::env::var_os(BINARY_VARIABLE).unwrap_or_else(|| env!("CARGO_BIN_EXE_ringlog").into());
+    let mut command = Command::new(binary);
     command
         .arg("serve")
         .arg("--ready-file")
@@ -172,7 +192,11 @@ fn spawn(directory: &Path, port: u16, overrides: &[(String, String)]) -> (Child,
     for (key, value) in overrides {
         command.args(["--override", &format!("{key}={value}")]);
     }
-    let mut child = command.spawn().unwrap();
+    command.spawn().unwrap()
+}
+
+fn wait_until_ready(child: &mut Child, directory: &Path) -> Ready {
+    let ready_file = ready_file_in(directory);
     let ready = wait_for(START_TIME_MAX, || {
         if let Some(status) = child.try_wait().unwrap() {
             panic!("the broker ended at its start, {status}: {}", log_tail(directory));
@@ -187,7 +211,7 @@ fn spawn(directory: &Path, port: u16, overrides: &[(String, String)]) -> (Child,
     };
     let ready: Ready = serde_json::from_slice(&ready).unwrap();
     assert_eq!(ready.pid, child.id());
-    (child, ready)
+    ready
 }
 
 /// Asks `condition` until it gives something or `time_max` has passed.

@@ -121,7 +121,8 @@ pub(crate) fn count_sockets_to(address: SocketAddr) -> usize {
         .filter(|fields| fields[1].ends_with(&port))
         .map(|fields| fields[9])
         .collect();
-    let ours = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let ours =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     ours.filter(|target| inodes.iter().any(|inode| target.as_os_str() == format!("socket:[{inode}]").as_str())).count()
 }
 

@@ -58,18 +58,14 @@ fn six_batches() -> Producers {
 fn each_rule_answers_as_kafka_does() {
     let producers = six_batches();
     let check = |id, epoch, first, records| producers.check(&batch(Some(stamp(id, epoch, first)), records));
-    let gap = |given, expected| {
-        Err(SequenceError::OutOfOrder { given: sequence(given), expected: sequence(expected) })
-    };
+    let gap = |given, expected| Err(SequenceError::OutOfOrder { given: sequence(given), expected: sequence(expected) });
     assert_eq!(producers.check(&batch(None, 3)), Ok(Verdict::New));
     assert_eq!(check(7, 2, 60, 4), Ok(Verdict::New), "the next one");
     assert_eq!(check(7, 2, 61, 4), gap(61, 60), "a gap");
     assert_eq!(check(7, 2, 55, 5), gap(55, 60), "part of a batch is no duplicate");
     assert_eq!(check(7, 2, 0, 10), gap(0, 60), "older than the window");
-    let fenced = SequenceError::Fenced {
-        given: ProducerEpoch::new(1).unwrap(),
-        current: ProducerEpoch::new(2).unwrap(),
-    };
+    let fenced =
+        SequenceError::Fenced { given: ProducerEpoch::new(1).unwrap(), current: ProducerEpoch::new(2).unwrap() };
     assert_eq!(check(7, 1, 60, 1), Err(fenced), "an older epoch");
     assert_eq!(check(7, 1, 50, 10), Err(fenced), "an older epoch is no duplicate");
     assert_eq!(check(7, 3, 0, 1), Ok(Verdict::New), "a newer epoch from 0");
@@ -148,7 +144,11 @@ fn snapshot_bytes_are_kafkas() {
     producers.replay(&batch(Some(stamp(1, 2, 3)), 2), offset(10), 0);
     let bytes = producers.to_snapshot();
     assert_eq!(bytes.get(..2), Some(&[0, 1][..]), "version");
-    assert_eq!(bytes.get(2..6), Some(&crc32c::crc32c(bytes.get(6..).unwrap()).to_be_bytes()[..]), "checksum of the rest");
+    assert_eq!(
+        bytes.get(2..6),
+        Some(&crc32c::crc32c(bytes.get(6..).unwrap()).to_be_bytes()[..]),
+        "checksum of the rest"
+    );
     #[rustfmt::skip]
     let rest = [
         0, 0, 0, 1,              // entries

@@ -42,6 +42,8 @@ const PREDICTED_MAX: usize = 256 << 10;
 const RESERVED_AT_ONCE: usize = (1 << 20) + (64 << 10);
 /// Less room than this is not worth a system call.
 const ROOM_MIN: usize = 256;
+/// Buffers that wait for a connection.
+const SPARE_BUFFERS_MAX: usize = 64;
 /// A connection that waits this long gives its buffer back.
 const BUFFER_IDLE: Duration = Duration::from_secs(1);
 /// The length before each frame.
@@ -177,9 +179,8 @@ impl Connection {
         let blocked = self.blocked_since.get().is_some_and(|then| since(then) >= self.net.config.write_timeout);
         let waiting = self.reader.borrow().is_some();
         let quiet = since(self.last_activity.get());
-        let expired = waiting
-            && self.idle_timeout.get().is_some_and(|limit| quiet >= limit)
-            && self.out.borrow().is_idle();
+        let expired =
+            waiting && self.idle_timeout.get().is_some_and(|limit| quiet >= limit) && self.out.borrow().is_idle();
         let holds_buffer = waiting && quiet >= BUFFER_IDLE && self.buffer.borrow().capacity() > 0;
         blocked || expired || (holds_buffer && self.buffer.borrow().is_empty())
     }
@@ -342,6 +343,9 @@ impl FrameReader {
         let mut buffer = connection.buffer.borrow_mut();
         if buffer.capacity() == 0 {
             self.expected.shared = BUFFER_BYTES_MIN;
+            if self.expected.frame < OWN_BUFFER_FROM {
+                *buffer = connection.net.spare_buffers.borrow_mut().pop().unwrap_or_default();
+            }
         }
         make_room(&mut buffer, wanted, self.expected);
         let limit = (buffer.capacity() - buffer.len()).min(RECEIVED_PER_TURN);
@@ -358,6 +362,7 @@ impl FrameReader {
 
     async fn wait_until_readable(&self) {
         let connection = &self.connection;
+        self.lend_buffer();
         std::future::poll_fn(|context| {
             if connection.readable.get() || !connection.is_open() || connection.expired.get() {
                 return Poll::Ready(());
@@ -370,6 +375,22 @@ impl FrameReader {
             Poll::Pending
         })
         .await;
+    }
+}
+
+impl FrameReader {
+    /// Gives the buffer to whoever receives next, unless it holds bytes or a frame that lives on.
+    fn lend_buffer(&self) {
+        let mut buffer = self.connection.buffer.borrow_mut();
+        let small = self.expected.frame < OWN_BUFFER_FROM;
+        if !small || !buffer.is_empty() || buffer.capacity() == 0 || !buffer.try_reclaim(self.expected.shared) {
+            return;
+        }
+        let lent = std::mem::take(&mut *buffer);
+        let mut spare = self.connection.net.spare_buffers.borrow_mut();
+        if spare.len() < SPARE_BUFFERS_MAX {
+            spare.push(lent);
+        }
     }
 }
 

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The broker tests that client libraries ship with themselves, and raw answers compared with Kafka's, for a checkout that
+# has the folder with the programs that run them.
+#   suites.sh DIR SUITE …     DIR/suites/SUITE (go/franz-go, go/sarama, go/kafka-go, native/rust-clients, native/librdkafka)
+#                             is run with --quick against a Ringlog of its own; 'wirediff' means DIR/wirediff
+# What suites.later lists as not served yet is run, and skipped when it fails; a test of that list that passes says so.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+dir=$1
+shift
+
+# judge SUITE   reads the lines of a suite, passes them on with the verdict that counts, and leaves the totals in FILE.
+judge() {
+  awk -F'\t' -v suite="$1" -v file="$2" '
+    NR == FNR { if ($1 == suite) { regex[++n] = "^(" $2 ")$"; why[n] = $3 } next }
+    { split($0, word, " ") }
+    word[1] !~ /^(PASS|FAIL|SKIP)$/ { next }
+    word[1] != "SKIP" { for (i = 1; i <= n; i++) if (word[2] ~ regex[i]) {
+      if (word[1] == "FAIL") { print "SKIP", suite "/" word[2], "not served yet:", why[i]; count["SKIP"]++; next }
+      $0 = $0 " (listed as not served yet)" } }
+    { count[word[1]]++; sub(/^[A-Z]+ /, "&" suite "/"); if (word[1] != "SKIP") print }
+    END { print count["PASS"] + 0, count["FAIL"] + 0, count["SKIP"] + 0 > file }' "$here/suites.later" -
+}
+
+for suite in "$@"; do
+  settings=(node.id=1 num.partitions=4 group.initial.rebalance.delay.ms=0 auto.create.topics.enable=true)
+  case $suite in
+    native/rust-clients) settings=(node.id=0 num.partitions=3 group.initial.rebalance.delay.ms=0) ;;
+    native/librdkafka) settings=(node.id=1 num.partitions=4 group.initial.rebalance.delay.ms=3000) ;;
+    wirediff)
+      start_broker kafka "$work/kafka"
+      reference=$bootstrap reference_pid=$broker
+      ;;
+  esac
+  start_broker ringlog "$work/${suite//\//-}" "${settings[@]}"
+  if [ "$suite" = wirediff ]; then
+    for example in "$dir"/wirediff/examples/*.json; do
+      check "wirediff/$(basename "$example" .json)" 300 "$dir/wirediff/wirediff" -q --advertised "$reference" "$bootstrap" "$example" || true
+    done
+    stop_broker || failed=$((failed + 1))
+    broker=$reference_pid reference_pid=''
+  else
+    timeout --kill-after=5 900 "$dir/suites/$suite" --quick "$bootstrap" < /dev/null > "$work/suite.out" 2> "$work/suite.err" &
+    running=$!
+    wait "$running" || true
+    running=''
+    judge "$suite" "$work/totals" < "$work/suite.out"
+    read -r p f s < "$work/totals"
+    [ $((p + f)) -gt 0 ] || { f=1; echo "FAIL $suite ran nothing"; tail -n 5 "$work/suite.err"; }
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  fi
+  stop_broker || failed=$((failed + 1))
+done
+summary
