@@ -304,8 +304,14 @@ impl Partition {
             // Before divergence: a reader below the log start must reset, not truncate (KAFKA-12996).
             return Err(out_of_range);
         }
-        let (epoch, end) = self.log.epoch_end(last_fetched).ok_or(out_of_range)?;
+        let (epoch, end) = self.epoch_end(last_fetched).ok_or(out_of_range)?;
         Ok((epoch < last_fetched || end < from).then_some((epoch, end)))
+    }
+
+    /// The largest known epoch up to `epoch`, and where it ends (excl.). `None` below the first one, and above the current
+    /// one: nobody here knows where the future ends.
+    pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        if epoch > self.leader_epoch.get() { None } else { self.log.epoch_end(epoch) }
     }
 
     /// The epoch that `offset` was or will be written under; `None` before the first one known.
