@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn a_huge_frame_grows_with_its_bytes_and_moves_each_about_once() {
         let total = 64 << 20;
-        assert!(moved_while_receiving(total, 128 << 10) <= total);
+        assert!(moved_while_receiving(total, 128 << 10) <= total + total / 8);
     }
 
     #[test]
