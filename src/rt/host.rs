@@ -44,6 +44,13 @@ fn raise(resource: Resource) -> Option<u64> {
     if limit.current != limit.maximum && setrlimit(resource, wanted).is_ok() { limit.maximum } else { limit.current }
 }
 
+/// How much memory this process may lock, `None` without a limit: for root, unless its container took that right away.
+pub(super) fn memlock_bytes() -> Option<u64> {
+    let privileged = rustix::thread::capabilities(None)
+        .is_ok_and(|capabilities| capabilities.effective.contains(rustix::thread::CapabilitySet::IPC_LOCK));
+    if privileged { None } else { getrlimit(Resource::Memlock).current }
+}
+
 fn judge_kernel(release: &str, warnings: &mut Vec<String>) -> Result<(), StartError> {
     let Some(version) = parse_release(release) else {
         warnings.push(format!("kernel {release}: not a version we can read; Linux 6.1 or newer is what we test"));
