@@ -1,5 +1,7 @@
 //! Direct files on the build's disk and on tmpfs, and the guard against polled I/O.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::fs;
@@ -147,7 +149,8 @@ fn an_empty_file_opened_first_does_not_switch_the_disk_to_polling() {
     if std::env::var_os("RT_FILE_ALONE").is_none() {
         let this = std::env::current_exe().unwrap();
         let name = "an_empty_file_opened_first_does_not_switch_the_disk_to_polling";
-        let status = std::process::Command::new(this).args(["--exact", name]).env("RT_FILE_ALONE", "1").status().unwrap();
+        let status =
+            std::process::Command::new(this).args(["--exact", name]).env("RT_FILE_ALONE", "1").status().unwrap();
         assert!(status.success());
         return;
     }
@@ -198,7 +201,8 @@ fn a_recording_holds_what_was_done_in_order() {
     ];
     assert_eq!(started, expected);
     let at = |wanted: Event| events.iter().position(|event| *event == wanted).unwrap();
-    let starts = |number: u32| events.iter().position(|event| matches!(event, Event::Started(n, _) if *n == number)).unwrap();
+    let starts =
+        |number: u32| events.iter().position(|event| matches!(event, Event::Started(n, _) if *n == number)).unwrap();
     assert!(starts(2) < at(Event::Finished(1)), "both writes were under way at once");
     assert!(at(Event::Finished(1)).max(at(Event::Finished(2))) < starts(3));
     assert_eq!(events.len(), 12, "all finished");

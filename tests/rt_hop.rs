@@ -1,5 +1,7 @@
 //! Messages between cores: order, bounds, ends, and that a sleeping shard is woken.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::cell::{Cell, RefCell};
@@ -163,7 +165,8 @@ fn a_parked_shard_hears_threads_and_shards() {
                 // Longer than the linger, so both are parked.
                 rt::sleep(Duration::from_millis(3)).await;
                 let port = port.clone();
-                let from_thread = on_thread(&net, move || futures_lite::future::block_on(port.call(index, question))).await;
+                let from_thread =
+                    on_thread(&net, move || futures_lite::future::block_on(port.call(index, question))).await;
                 assert_eq!(from_thread, Ok(question));
                 assert_eq!(hops.call(1 - index, question).await, Ok(question));
             }

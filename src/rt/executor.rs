@@ -18,7 +18,7 @@ use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement,
 
 pub use super::host::probe_host;
 use super::pulse::{Pulse, Watchdog};
-use super::task::{Current, PREEMPT_EVERY, spawn};
+use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
 /// Entries of each ring; a mass of cancellations beyond it would panic inside glommio.
@@ -160,7 +160,8 @@ impl StartedShard {
         F: Fn(ShardIndex) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
     {
-        let other = |what: &str, error: &dyn std::fmt::Display| StartError::Other(format!("shard {index}: {what}: {error}"));
+        let other =
+            |what: &str, error: &dyn std::fmt::Display| StartError::Other(format!("shard {index}: {what}: {error}"));
         let pulse = Pulse::new().map_err(|error| other("no descriptor for its bell", &error))?;
         let (ready_sender, ready) = mpsc::channel();
         let (go, go_receiver) = mpsc::channel();
@@ -224,9 +225,9 @@ impl StartedShard {
 /// Runs a shard's main future with heartbeats, and ends its tasks after it.
 async fn run(main: impl Future<Output = ()> + 'static, current: &std::rc::Rc<Current>) -> Result<(), StartError> {
     for period in HEARTBEATS {
-        spawn(current.clone().heartbeat(period));
+        spawn_unseen(current.clone().heartbeat(period));
     }
-    spawn(current.clone().answer_kicks());
+    spawn_unseen(current.clone().answer_kicks());
     let done = spawn(main).join().await;
     current.end_tasks().await;
     done.ok_or_else(|| StartError::Other(format!("shard {}: its main task panicked (see the log)", current.index)))
@@ -283,7 +284,10 @@ impl Probes {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!(".direct-io-probe-{}-{count}", std::process::id()));
             write_probe(&path).map_err(|error| {
-                StartError::Other(format!("{}: cannot write here: {error}; choose a directory this user may write", dir.display()))
+                StartError::Other(format!(
+                    "{}: cannot write here: {error}; choose a directory this user may write",
+                    dir.display()
+                ))
             })?;
             probes.paths.push(path);
         }

@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::rc::Rc;
 
-use glommio::io::{DmaBuffer, DmaFile, OpenOptions, ReadResult};
 use glommio::GlommioError;
+use glommio::io::{DmaBuffer, DmaFile, OpenOptions, ReadResult};
 
 use super::{raw, task};
 

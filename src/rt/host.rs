@@ -95,16 +95,22 @@ fn explain_ring_failure(errno: Errno, disabled: Option<&str>) -> String {
         (Errno::PERM, Some("2")) => "io_uring is disabled on this host (kernel.io_uring_disabled = 2): \
              `sysctl kernel.io_uring_disabled=0` as root"
             .into(),
-        (Errno::PERM, Some("1")) => "io_uring is closed to unprivileged users on this host (kernel.io_uring_disabled = 1): \
+        (Errno::PERM, Some("1")) => {
+            "io_uring is closed to unprivileged users on this host (kernel.io_uring_disabled = 1): \
              `sysctl kernel.io_uring_disabled=0` as root, or put the broker's group into kernel.io_uring_group"
-            .into(),
-        (Errno::PERM | Errno::ACCESS, _) => "io_uring is not permitted here: most likely the container's seccomp profile; \
+                .into()
+        }
+        (Errno::PERM | Errno::ACCESS, _) => {
+            "io_uring is not permitted here: most likely the container's seccomp profile; \
              run with --security-opt seccomp=unconfined or a profile that allows io_uring_setup, io_uring_enter and \
              io_uring_register"
-            .into(),
-        (Errno::NOMEM, _) => "no memory for an io_uring: the memlock limit or the memory cgroup is too small; raise the \
+                .into()
+        }
+        (Errno::NOMEM, _) => {
+            "no memory for an io_uring: the memlock limit or the memory cgroup is too small; raise the \
              limit with `ulimit -l 8192`"
-            .into(),
+                .into()
+        }
         (Errno::MFILE | Errno::NFILE, _) => "no descriptor left for an io_uring: raise the limit of open files \
              (`ulimit -n`)"
             .into(),

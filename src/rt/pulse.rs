@@ -18,6 +18,8 @@ use tracing::{error, warn};
 
 /// How often the watchdog looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often it looks while every shard is idle: looking costs a tenth of a percent of a core at the pace above.
+const LOOK_EVERY_WHEN_IDLE: Duration = Duration::from_millis(100);
 /// A shard that stood still this many looks is kicked. One look may fall between two heartbeats; two do not.
 const LOOKS_BEFORE_KICK: u32 = 2;
 /// A shard that parked gets one kick this many looks after its last turn, in case it parked with runnable tasks.
@@ -242,6 +244,7 @@ impl Watchdog {
 fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
     let mut seen: Vec<Seen> = pulses.iter().map(|_| Seen::default()).collect();
     while !ending.load(Ordering::Acquire) {
+        let mut all_idle = true;
         for (shard, (pulse, seen)) in pulses.iter().zip(&mut seen).enumerate() {
             if pulse.finished.load(Ordering::Acquire) {
                 continue;
@@ -251,6 +254,7 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
             let due = !pulse.parked.load(Ordering::Relaxed)
                 || pulse.work.load(Ordering::Relaxed) > 0
                 || (turns == seen.turns && pulse.oversleeps());
+            all_idle &= !due && turns == seen.turns && seen.settling == Settling::Settled;
             match seen.look(turns, due) {
                 Verdict::Fine => {}
                 Verdict::Settle => pulse.kick(),
@@ -262,12 +266,16 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
                     pulse.kick();
                 }
                 Verdict::Lost => {
-                    error!(shard, turns, "a shard stands still in spite of {LOOKS_BEFORE_END} looks and kicks; ending the process");
+                    error!(
+                        shard,
+                        turns,
+                        "a shard stands still in spite of {LOOKS_BEFORE_END} looks and kicks; ending the process"
+                    );
                     std::process::abort();
                 }
             }
         }
-        std::thread::park_timeout(LOOK_EVERY);
+        std::thread::park_timeout(if all_idle { LOOK_EVERY_WHEN_IDLE } else { LOOK_EVERY });
     }
 }
 

@@ -31,7 +31,7 @@ const ENDING_ROUNDS_MAX: u32 = 100;
 
 thread_local! {
     static CURRENT: OnceCell<Rc<Current>> = const { OnceCell::new() };
-    /// Polls of tasks other than the net task, which so tells whether anybody else ran.
+    /// Polls of tasks other than the machinery's own: how the net task tells whether anybody ran.
     static POLLS: Cell<u64> = const { Cell::new(0) };
     /// A task of the background queue is being polled.
     static IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
@@ -173,8 +173,8 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     spawn_guarded(current, queue, Polls::Counted, future)
 }
 
-/// Like [`spawn`], for the net task: it asks whether anybody else was polled.
-pub(super) fn spawn_net(future: impl Future<Output = ()> + 'static) -> Task<()> {
+/// Like [`spawn`], for the machinery: its polls do not count as the shard doing something.
+pub(super) fn spawn_unseen(future: impl Future<Output = ()> + 'static) -> Task<()> {
     let current = Current::get();
     let queue = current.front;
     spawn_guarded(current, queue, Polls::Uncounted, future)

@@ -1,4 +1,5 @@
 //! What the tests of the runtime share: a frame echo server on a shard, clients on threads, and looks at the process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::io::{Read, Write};
@@ -121,7 +122,8 @@ pub(crate) fn count_sockets_to(address: SocketAddr) -> usize {
         .filter(|fields| fields[1].ends_with(&port))
         .map(|fields| fields[9])
         .collect();
-    let ours = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let ours =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     ours.filter(|target| inodes.iter().any(|inode| target.as_os_str() == format!("socket:[{inode}]").as_str())).count()
 }
 

@@ -42,6 +42,8 @@ const PREDICTED_MAX: usize = 256 << 10;
 const RESERVED_AT_ONCE: usize = (1 << 20) + (64 << 10);
 /// Less room than this is not worth a system call.
 const ROOM_MIN: usize = 256;
+/// Buffers that wait for a connection.
+const SPARE_BUFFERS_MAX: usize = 64;
 /// A connection that waits this long gives its buffer back.
 const BUFFER_IDLE: Duration = Duration::from_secs(1);
 /// The length before each frame.
@@ -177,9 +179,8 @@ impl Connection {
         let blocked = self.blocked_since.get().is_some_and(|then| since(then) >= self.net.config.write_timeout);
         let waiting = self.reader.borrow().is_some();
         let quiet = since(self.last_activity.get());
-        let expired = waiting
-            && self.idle_timeout.get().is_some_and(|limit| quiet >= limit)
-            && self.out.borrow().is_idle();
+        let expired =
+            waiting && self.idle_timeout.get().is_some_and(|limit| quiet >= limit) && self.out.borrow().is_idle();
         let holds_buffer = waiting && quiet >= BUFFER_IDLE && self.buffer.borrow().capacity() > 0;
         blocked || expired || (holds_buffer && self.buffer.borrow().is_empty())
     }
@@ -342,6 +343,9 @@ impl FrameReader {
         let mut buffer = connection.buffer.borrow_mut();
         if buffer.capacity() == 0 {
             self.expected.shared = BUFFER_BYTES_MIN;
+            if self.expected.frame < OWN_BUFFER_FROM {
+                *buffer = connection.net.spare_buffers.borrow_mut().pop().unwrap_or_default();
+            }
         }
         make_room(&mut buffer, wanted, self.expected);
         let limit = (buffer.capacity() - buffer.len()).min(RECEIVED_PER_TURN);
@@ -358,6 +362,7 @@ impl FrameReader {
 
     async fn wait_until_readable(&self) {
         let connection = &self.connection;
+        self.lend_buffer();
         std::future::poll_fn(|context| {
             if connection.readable.get() || !connection.is_open() || connection.expired.get() {
                 return Poll::Ready(());
@@ -370,6 +375,22 @@ impl FrameReader {
             Poll::Pending
         })
         .await;
+    }
+}
+
+impl FrameReader {
+    /// Gives the buffer to whoever receives next, unless it holds bytes or a frame that lives on.
+    fn lend_buffer(&self) {
+        let mut buffer = self.connection.buffer.borrow_mut();
+        let small = self.expected.frame < OWN_BUFFER_FROM;
+        if !small || !buffer.is_empty() || buffer.capacity() == 0 || !buffer.try_reclaim(self.expected.shared) {
+            return;
+        }
+        let lent = std::mem::take(&mut *buffer);
+        let mut spare = self.connection.net.spare_buffers.borrow_mut();
+        if spare.len() < SPARE_BUFFERS_MAX {
+            spare.push(lent);
+        }
     }
 }
 
@@ -390,16 +411,20 @@ impl Drop for FrameReader {
 /// Makes room behind what `buffer` holds, so that `wanted` bytes, more than it holds, can come to stand together.
 fn make_room(buffer: &mut BytesMut, wanted: usize, expected: Expected) {
     let held = buffer.len();
-    let (enough, fresh) = if wanted == LENGTH_BYTES {
-        (expected.room_enough(), expected.buffer_bytes())
+    let room = buffer.capacity() - held;
+    let fresh = if wanted == LENGTH_BYTES {
+        if room >= expected.room_enough() {
+            return;
+        }
+        expected.buffer_bytes()
     } else {
+        let at_once = wanted.min(RESERVED_AT_ONCE);
+        if room > 0 && buffer.capacity() >= at_once {
+            return;
+        }
         // Bytes that are there vouch for as many again.
-        let whole = wanted.min(RESERVED_AT_ONCE.max(2 * held));
-        (whole - held, whole.max(BUFFER_BYTES_MIN))
+        at_once.max(wanted.min(2 * held)).max(BUFFER_BYTES_MIN)
     };
-    if buffer.capacity() - held >= enough {
-        return;
-    }
     // If no frame split off it lives on, the same memory serves again.
     if held == 0 && buffer.try_reclaim(fresh) && buffer.capacity() <= 2 * fresh {
         return;
@@ -438,5 +463,69 @@ impl Expected {
         if filled && self.frame < OWN_BUFFER_FROM {
             self.shared = (2 * self.shared).min(BUFFER_BYTES_SHARED_MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPECTED: Expected = Expected { frame: 0, shared: BUFFER_BYTES_MIN };
+
+    /// Receives `total` bytes of one frame, `step` at a time; returns how many bytes moved from buffer to buffer.
+    fn moved_while_receiving(total: usize, step: usize) -> usize {
+        let mut buffer = BytesMut::new();
+        let mut moved = 0;
+        while buffer.len() < total {
+            let (held, place) = (buffer.len(), buffer.as_ptr());
+            make_room(&mut buffer, total, EXPECTED);
+            assert!(buffer.capacity() > held);
+            assert!(buffer.capacity() <= RESERVED_AT_ONCE.max(2 * held), "{} reserved for {held}", buffer.capacity());
+            if buffer.as_ptr() != place {
+                moved += held;
+            }
+            let received = step.min(buffer.capacity() - held).min(total - held);
+            buffer.resize(held + received, 1);
+        }
+        moved
+    }
+
+    #[test]
+    fn a_frame_of_usual_size_is_received_in_place() {
+        assert_eq!(moved_while_receiving(1 << 20, 100_000), 0);
+        assert_eq!(moved_while_receiving(300, 7), 0);
+    }
+
+    #[test]
+    fn a_huge_frame_grows_with_its_bytes_and_moves_each_about_once() {
+        let total = 64 << 20;
+        assert!(moved_while_receiving(total, 128 << 10) <= total + total / 8);
+    }
+
+    #[test]
+    fn the_next_frame_of_the_same_size_fits_whole() {
+        for frame in [OWN_BUFFER_FROM, 16 << 10, 64 << 10, PREDICTED_MAX] {
+            let mut buffer = BytesMut::new();
+            make_room(&mut buffer, LENGTH_BYTES, Expected { frame, ..EXPECTED });
+            assert!(buffer.capacity() >= frame + frame / 20, "{frame}");
+        }
+        let mut buffer = BytesMut::new();
+        make_room(&mut buffer, LENGTH_BYTES, Expected { frame: 100 << 20, ..EXPECTED });
+        assert!(buffer.capacity() < 2 * PREDICTED_MAX, "one huge frame is no reason to reserve for another");
+    }
+
+    #[test]
+    fn small_frames_share_a_buffer_until_it_is_used_up() {
+        let mut buffer = BytesMut::new();
+        let mut buffers = 0;
+        let mut kept = Vec::new();
+        for _ in 0..100 {
+            let place = buffer.as_ptr();
+            make_room(&mut buffer, LENGTH_BYTES, EXPECTED);
+            buffers += u32::from(buffer.as_ptr() != place);
+            buffer.resize(200, 1);
+            kept.push(buffer.split_to(200));
+        }
+        assert!(buffers <= 100 * 200 / (BUFFER_BYTES_MIN as u32 - 456) + 1, "{buffers} buffers");
     }
 }

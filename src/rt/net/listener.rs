@@ -100,7 +100,9 @@ impl Listener {
                     crate::rt::sleep(SHORTAGE_PAUSE).await;
                 }
                 // The connection that failed is gone; the next may do better.
-                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM | Errno::NETDOWN | Errno::HOSTUNREACH) => {}
+                Err(
+                    Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM | Errno::NETDOWN | Errno::HOSTUNREACH,
+                ) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use slab::Slab;
 
@@ -36,8 +37,9 @@ use connection::Connection;
 use listener::Listening;
 pub(super) use turn::full_turn;
 
-/// Events of one turn; more wait for the next.
-const EVENTS_PER_TURN: usize = 256;
+/// Events of one turn; more wait for the next. Few, so that a turn of tiny requests takes 200 µs and a file operation queued in
+/// it is submitted soon; a wait of the epoll costs each of them little.
+const EVENTS_PER_TURN: usize = 32;
 /// Coarsest and finest step of the idle and write timeouts.
 const SWEEP_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// Timeouts are kept within this part of themselves.
@@ -129,6 +131,8 @@ struct Inner {
     /// Tasks that used up their share of this turn.
     next_turn: RefCell<Vec<Waker>>,
     inboxes: RefCell<Vec<Rc<dyn Inbox>>>,
+    /// Read buffers of connections that wait for their next frame.
+    spare_buffers: RefCell<Vec<BytesMut>>,
     /// The net task while it is parked: what a task of this shard wakes when it leaves work for it.
     parked: RefCell<Option<Waker>>,
     /// Time of the current turn.
@@ -163,6 +167,7 @@ impl Net {
             dirty: RefCell::default(),
             next_turn: RefCell::default(),
             inboxes: RefCell::default(),
+            spare_buffers: RefCell::default(),
             parked: RefCell::default(),
             now: Cell::new(Instant::now()),
             turn: Cell::new(0),
@@ -175,7 +180,7 @@ impl Net {
             sweep_every: Cell::new(sweep_every),
             adopted: Event::default(),
         });
-        task::spawn_net(turn::run(inner.clone())?);
+        task::spawn_unseen(turn::run(inner.clone())?);
         task::spawn(turn::sweep(inner.clone()));
         Ok(Net(inner))
     }
@@ -258,7 +263,7 @@ impl Inner {
     }
 
     fn mark_dirty(&self, connection: &Rc<Connection>) {
-        if !connection.dirty.replace(true) {
+        if connection.is_open() && !connection.dirty.replace(true) {
             self.dirty.borrow_mut().push(connection.clone());
             self.nudge();
         }

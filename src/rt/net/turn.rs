@@ -128,7 +128,8 @@ impl Turner {
         let mut found = Found::Nothing;
         for event in &self.events {
             match event.data.u64() {
-                TOKEN_BELL => found = found.and(Found::Something),
+                // Whoever rang left a message, or was the watchdog; neither the bell nor a ring is activity by itself.
+                TOKEN_BELL => {}
                 TOKEN_RING => self.ring_is_readable = true,
                 token => {
                     found = found.and(Found::Something);
@@ -336,10 +337,15 @@ impl Inner {
     }
 
     fn close_all(&self) {
-        let connections: Vec<_> = self.entries.borrow().iter().filter_map(|(_, (_, entry))| match entry {
-            Entry::Connection(connection) => Some(connection.clone()),
-            Entry::Listening(_) => None,
-        }).collect();
+        let connections: Vec<_> = self
+            .entries
+            .borrow()
+            .iter()
+            .filter_map(|(_, (_, entry))| match entry {
+                Entry::Connection(connection) => Some(connection.clone()),
+                Entry::Listening(_) => None,
+            })
+            .collect();
         for connection in connections {
             connection.cut(io::ErrorKind::ConnectionAborted.into());
         }
