@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem::discriminant;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
@@ -282,13 +283,13 @@ pub enum Anomaly {
     },
 }
 
-/// How many anomalies a report keeps as evidence. The first ones tell the story; all are counted.
-const EVIDENCE_MAX: usize = 100;
+/// How many anomalies of one kind a report keeps as evidence. The first ones tell the story; all are counted.
+const EVIDENCE_OF_A_KIND_MAX: usize = 20;
 
 /// The verdict.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The first hundred anomalies.
+    /// The first twenty anomalies of each kind.
     pub anomalies: Vec<Anomaly>,
     /// How many there were.
     pub anomaly_count: u64,
@@ -314,7 +315,8 @@ impl Report {
 
     fn add(&mut self, anomaly: Anomaly) {
         self.anomaly_count += 1;
-        if self.anomalies.len() < EVIDENCE_MAX {
+        let of_this_kind = |known: &&Anomaly| discriminant(*known) == discriminant(&anomaly);
+        if self.anomalies.iter().filter(of_this_kind).count() < EVIDENCE_OF_A_KIND_MAX {
             self.anomalies.push(anomaly);
         }
     }

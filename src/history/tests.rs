@@ -217,7 +217,7 @@ fn partitions_and_producers_do_not_disturb_each_other() {
 #[test]
 fn a_flood_of_anomalies_is_counted_and_kept_short() {
     let report = verdict((0..5000).flat_map(|number| [invoked(number), acked(number, number as i64)]));
-    assert_eq!((report.anomaly_count, report.anomalies.len()), (5000, EVIDENCE_MAX));
+    assert_eq!((report.anomaly_count, report.anomalies.len()), (5000, EVIDENCE_OF_A_KIND_MAX));
     assert!(report.to_string().contains("5000 anomalies\n  unseen: 1:0 of partition 0"));
 }
 

@@ -212,8 +212,7 @@ pub fn check(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
 pub fn check_stored(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     let info = parse_header(bytes)?;
     let batch = whole(bytes, &info)?;
-    let checked = batch.get(CHECKED_FROM..).expect("a batch is longer than its header");
-    if crc32c::crc32c(checked) != info.crc {
+    if checksum(batch) != info.crc {
         return Err(BatchError::Crc);
     }
     if u64::from(info.records) > u64::from(info.last_offset_delta) + 1 {
@@ -271,20 +270,18 @@ pub fn set_max_timestamp(bytes: &mut [u8], max_timestamp: TimestampMs) {
     rewrite(bytes, |header| header.max_timestamp.set(max_timestamp));
 }
 
-/// Changes checksummed header fields and mends the CRC without reading the records: CRCs are linear, so the difference of
-/// the two headers' checksums, moved past the records, is the difference of the batches'. A batch whose checksum was wrong
-/// keeps a wrong one: damage is never signed.
+/// Changes checksummed header fields and computes the checksum anew. The caller has checked the batch: damage would be signed.
+/// The checksum of a combination (`crc32c_combine`) would spare reading the records, but costs 8–17 µs, more than summing
+/// up to 150 KiB again at 14 GB/s (2-core VM).
 fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut Header)) {
-    let records_bytes = bytes.len() - HEADER_BYTES;
-    let header = header_mut(bytes);
-    let before = header_crc(header);
-    change(header);
-    let difference = before ^ header_crc(header);
-    header.crc.set(header.crc.get() ^ crc32c::crc32c_combine(difference, 0, records_bytes));
+    change(header_mut(bytes));
+    let crc = checksum(bytes);
+    header_mut(bytes).crc.set(crc);
 }
 
-fn header_crc(header: &Header) -> u32 {
-    crc32c::crc32c(header.as_bytes().get(CHECKED_FROM..).expect("a header is longer than its unchecked part"))
+/// Of a whole batch.
+fn checksum(batch: &[u8]) -> u32 {
+    crc32c::crc32c(batch.get(CHECKED_FROM..).expect("a batch is longer than its header"))
 }
 
 fn header_mut(bytes: &mut [u8]) -> &mut Header {

@@ -8,7 +8,7 @@ use bytes::{BufMut, BytesMut};
 use super::{
     BatchError, CODEC_MASK, CONTROL, Codec, HEADER_BYTES, Header, ProducerStamp, TRANSACTIONAL, UNCOUNTED_BYTES,
 };
-use super::{RecordHeader, Records, codecs, header_crc, header_mut};
+use super::{RecordHeader, Records, codecs, header_mut, rewrite};
 use crate::types::TimestampMs;
 
 /// What a builder is told of its batch.
@@ -163,12 +163,7 @@ fn compressed(body: &[u8], codec: Codec, level: Option<i32>) -> BytesMut {
 /// Writes length and checksum: the two fields that depend on all the others.
 fn seal(batch: &mut [u8]) {
     let length = i32::try_from(batch.len() - UNCOUNTED_BYTES as usize).expect("a batch stays below 2 GiB");
-    let (_, body) = batch.split_at(HEADER_BYTES);
-    let body_crc = crc32c::crc32c(body);
-    let body_bytes = body.len();
-    let header = header_mut(batch);
-    header.length.set(length);
-    header.crc.set(crc32c::crc32c_combine(header_crc(header), body_crc, body_bytes));
+    rewrite(batch, |header| header.length.set(length));
 }
 
 fn length(count: usize) -> i64 {
