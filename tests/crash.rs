@@ -8,6 +8,8 @@
 //!
 //! `RINGLOG_SEED=n` replays the workload of a failure; `RINGLOG_CRASH_STATES=n` asks for more than the usual number.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "log_support/disk.rs"]
 mod disk;
 mod log_support;
