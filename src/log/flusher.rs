@@ -6,6 +6,7 @@
 //! never tried again, because a second one would succeed without the lost data (the kernel forgets it).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use crate::types::{AckClass, Offset};
 use super::appender::{TaskGuard, is_no_space};
 use super::checkpoint::format_epochs;
 use super::files;
-use super::segment::{Phase, Segment};
+use super::segment::{Phase, Segment, Snapshot};
 use super::vocabulary::AppendError;
 use super::{EPOCHS_FILE, Log};
 
@@ -30,8 +31,8 @@ pub(super) struct Flusher {
     dir_changed: Cell<bool>,
     /// The checkpoint does not have every epoch that wrote.
     epochs_changed: Cell<bool>,
-    /// Snapshots of rolled segments, to be written when those are sealed: segment id and (offset, bytes).
-    snapshots: RefCell<Vec<(u64, (Offset, Vec<u8>))>>,
+    /// Of rolled segments, by segment id: to be written when those are sealed.
+    snapshots: RefCell<BTreeMap<u64, Snapshot>>,
     /// Tasks that write side files.
     side_tasks: Cell<usize>,
 }
@@ -45,8 +46,8 @@ impl Flusher {
         self.epochs_changed.set(true);
     }
 
-    pub(super) fn on_roll(&self, segment: &Segment, snapshot: (Offset, Vec<u8>)) {
-        self.snapshots.borrow_mut().push((segment.id, snapshot));
+    pub(super) fn on_roll(&self, segment: &Segment, snapshot: Snapshot) {
+        self.snapshots.borrow_mut().insert(segment.id, snapshot);
     }
 }
 
@@ -178,9 +179,7 @@ async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {
 /// Writes the indexes and the snapshot of a sealed segment, behind everyone's back: if that fails or a crash comes first,
 /// the next start reads more data.
 fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
-    let mut snapshots = log.flusher.snapshots.borrow_mut();
-    let snapshot = snapshots.iter().position(|(id, _)| *id == segment.id).map(|at| snapshots.swap_remove(at).1);
-    drop(snapshots);
+    let snapshot = log.flusher.snapshots.borrow_mut().remove(&segment.id);
     let Some(files) = segment.side_files(snapshot) else { return };
     log.flusher.side_tasks.set(log.flusher.side_tasks.get() + 1);
     let (log, segment) = (Rc::clone(log), Rc::clone(segment));

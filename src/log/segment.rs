@@ -56,11 +56,14 @@ pub(crate) enum Indexes {
     Built(SegmentIndex),
 }
 
+/// Producers at an offset, and the bytes of the file for them.
+pub(crate) type Snapshot = (Offset, Vec<u8>);
+
 /// Files beside the data that are not written yet.
 pub(crate) struct SideFiles {
     index: Vec<u8>,
     times: Vec<u8>,
-    snapshot: Option<(Offset, Vec<u8>)>,
+    snapshot: Option<Snapshot>,
 }
 
 /// See the head of this file.
@@ -263,8 +266,8 @@ impl Segment {
         Ok(largest.unwrap_or(self.modified.get()))
     }
 
-    /// The files beside the data, unless they are written already. `snapshot`: producers at an offset.
-    pub(crate) fn side_files(&self, snapshot: Option<(Offset, Vec<u8>)>) -> Option<SideFiles> {
+    /// The files beside the data, unless they are written already. `snapshot`: of the producers at its end.
+    pub(crate) fn side_files(&self, snapshot: Option<Snapshot>) -> Option<SideFiles> {
         if self.side_files_written.get() && snapshot.is_none() {
             return None;
         }
