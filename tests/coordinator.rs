@@ -2,6 +2,8 @@
 //!
 //! The log is a list in memory whose batches become durable when the test says so.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -5,6 +5,8 @@
 //! of the commands are explained at [`World::command`]. Records pass through their bytes, so a `restart` is Kafka's format
 //! read back.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::path::Path;
