@@ -542,8 +542,7 @@ fn played(text: &str) -> String {
     let mut world = World::new(settings());
     let mut out = String::new();
     let mut in_trace = false;
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
+    for line in text.lines() {
         if line == "----" {
             in_trace = true;
             writeln!(out, "----").unwrap();
