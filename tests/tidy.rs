@@ -57,16 +57,16 @@ fn sources() -> Vec<Source> {
     walk(&root.join("src"), &mut paths);
     paths.sort();
     let source = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
-        let path = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).expect("sources are text");
+        let path = path.strip_prefix(root).expect("it was found below the root").to_string_lossy().into_owned();
         Source { module: module_of(&path), path, text }
     };
     paths.into_iter().map(source).collect()
 }
 
 fn walk(dir: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(dir).expect("the package has its sources") {
+        let path = entry.expect("a directory can be listed").path();
         if path.is_dir() {
             walk(&path, paths);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -360,7 +360,8 @@ impl Desk {
     }
 
     fn log_dirs(&mut self) -> Vec<PathBuf> {
-        let key = if split_list(self.text("log.dirs")).is_empty() { "log.dir" } else { "log.dirs" };
+        let key =
+            if split_list(self.optional("log.dirs").unwrap_or_default()).is_empty() { "log.dir" } else { "log.dirs" };
         let text = self.text(key).to_owned();
         let mut dirs: Vec<PathBuf> = Vec::new();
         for dir in split_list(&text) {

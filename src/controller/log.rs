@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image::Record;
 
-/// The directory below the first of `log.dirs`.
+/// The directory of the log, below one of `log.dirs`.
 pub const METADATA_DIR: &str = "ringlog-metadata";
 
 /// The only version of a line so far.

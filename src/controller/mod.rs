@@ -11,6 +11,7 @@ pub mod image;
 pub mod log;
 mod plan;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
-use self::data_dirs::DataDirs;
+use self::data_dirs::{DataDirs, DirError};
 use self::image::{DirectoryId, Image, Record, ReplayError};
 use self::log::{FileLog, MetadataLog, OpenLogError, OpenedLog};
 use self::plan::Plan;
@@ -158,6 +159,9 @@ pub enum OpenError {
     /// The start could not be committed.
     #[error(transparent)]
     Commit(#[from] log::LogError),
+    /// The data directories do not fit the metadata.
+    #[error(transparent)]
+    Dirs(#[from] DirError),
 }
 
 /// Where the broker tells its clients to connect.
@@ -175,9 +179,11 @@ pub struct Opened {
     task: Task,
     /// Bytes of an unanswered change that a crash left torn.
     pub torn_bytes: u64,
+    /// Partitions of deleted topics that a crash left behind, now removed.
+    pub removed_partitions: u32,
 }
 
-/// Opens the metadata log in the first data directory, replays it, and commits the start: every leader epoch rises by one, and
+/// Opens the metadata log in the data directories, replays it, and commits the start: every leader epoch rises by one, and
 /// this broker is where `advertised` says. `random` gives topic ids.
 pub fn open(
     settings: Arc<BrokerSettings>,
@@ -185,13 +191,20 @@ pub fn open(
     advertised: Advertised,
     random: impl FnMut() -> u128 + Send + 'static,
 ) -> Result<Opened, OpenError> {
-    let OpenedLog { log, batches, torn_bytes } = FileLog::open(&dirs.dirs[0].path)?;
+    let OpenedLog { log, batches, torn_bytes } = FileLog::open(dirs.metadata_home()?)?;
     let directories: Vec<DirectoryId> = dirs.dirs.iter().map(|dir| dir.id.clone()).collect();
     let mut image = Image::empty(dirs.cluster_id.clone(), directories);
+    let mut gone: BTreeSet<TopicId> = BTreeSet::new();
     for batch in &batches {
         image = image.replay(&batch.records)?;
         image.version = batch.version;
+        gone.extend(batch.records.iter().filter_map(Record::gone_topic));
     }
+    if image.version == 0 {
+        dirs.expect_no_partitions()?;
+    }
+    // A snapshot forgets these, but is written only after the shards have let go of every topic that was gone before it.
+    let removed_partitions = dirs.remove_partitions_of(&gone)?;
     let (commands, inbox) = mpsc::channel(COMMANDS_WAITING_MAX);
     let broker = Record::Broker {
         id: settings.node_id.value(),
@@ -201,7 +214,7 @@ pub fn open(
     };
     let mut task = Task { settings, log: Box::new(log), image: Arc::new(image), inbox, random: Box::new(random) };
     task.commit(&[Record::Started, broker])?;
-    Ok(Opened { controller: Controller { commands }, task, torn_bytes })
+    Ok(Opened { controller: Controller { commands }, task, torn_bytes, removed_partitions })
 }
 
 impl Opened {
