@@ -24,6 +24,9 @@ const CLEAN_FILE: &str = ".kafka_cleanshutdown";
 /// Kafka's own metadata log: a directory that holds it belongs to a Kafka.
 const KAFKA_METADATA_DIR: &str = "__cluster_metadata-0";
 const TMPFS_MAGIC: i128 = 0x0102_1994;
+/// File systems that may keep what they called flushed on another machine; statfs(2) has the numbers.
+const NETWORK_FILE_SYSTEMS: &[(i128, &str)] =
+    &[(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x6573_5546, "FUSE"), (0x0102_1997, "9p")];
 
 /// Why a directory cannot be used; each a whole sentence.
 #[derive(Debug, thiserror::Error)]
@@ -279,10 +282,12 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Opens a file with O_DIRECT in `dir` and writes a block. On tmpfs, which has neither a device nor direct I/O, the note says what that means.
+/// Writes a block with O_DIRECT in `dir`. The note says what tmpfs, which has no device, or a network file system means for data.
 fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
     let kind = rustix::fs::statfs(dir).map_err(|error| unusable(dir)(error.into()))?.f_type;
-    if i128::from(kind) == TMPFS_MAGIC {
+    // The field's sign and width differ between machines.
+    let kind = i128::from(kind);
+    if kind == TMPFS_MAGIC {
         return Ok(Some(format!(
             "{} lies in memory (tmpfs): its data is gone with the machine's power",
             dir.display()
@@ -295,7 +300,14 @@ fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
     let written = opened.and_then(|file| write_block(&file));
     let removed = fs::remove_file(&path);
     match written {
-        Ok(()) => removed.map(|()| None).map_err(unusable(dir)),
+        Ok(()) => {
+            removed.map_err(unusable(dir))?;
+            let network = NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind);
+            let note = |name| {
+                format!("{} is on {name}: what it calls flushed may not be on a disk; use a local one", dir.display())
+            };
+            Ok(network.map(|(_, name)| note(name)))
+        }
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
             Err(DirError::NoDirectIo { dir: dir.to_owned(), source: error })
         }
