@@ -316,7 +316,7 @@ fn rooms_import_only_rooms_above_them() {
             }
         }
     }
-    report("an arrow of design §3 points down:", &breaches);
+    report("an arrow between rooms points down:", &breaches);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn forbidden_arrows_are_not_drawn() {
             }
         }
     }
-    report("an arrow that design §3 forbids:", &breaches);
+    report("an arrow that is never drawn:", &breaches);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! `.kafka_cleanshutdown` of each of `log.dirs`. Does not own the partitions in them, but for
 //! removing those of topics that are gone. Always: an open [`DataDirs`] holds an exclusive
 //! lock on each directory; every refusal is one line that says what, where and what to do. Source: Kafka's file formats
-//! (`reference` of KIP-858 for `directory.id`); Java locks with fcntl, so both kinds of lock are taken.
+//! (KIP-858 for `directory.id`); Java locks with fcntl, so both kinds of lock are taken.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
