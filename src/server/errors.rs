@@ -106,7 +106,6 @@ pub(super) fn command(error: &CommandError) -> ErrorCode {
         CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
         CommandError::UnknownTopic(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         CommandError::UnknownTopicId(_) => ErrorCode::UNKNOWN_TOPIC_ID,
-        CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
         CommandError::DeletionDisabled => ErrorCode::TOPIC_DELETION_DISABLED,
         CommandError::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
         // The broker is going away: clients look for another controller and try again.
@@ -129,7 +128,6 @@ pub(super) fn lease(error: &CommandError) -> ErrorCode {
         | CommandError::PolicyViolation(_)
         | CommandError::UnknownTopic(_)
         | CommandError::UnknownTopicId(_)
-        | CommandError::PolicyViolation(_)
         | CommandError::DeletionDisabled => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
     }
 }
