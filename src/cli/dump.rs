@@ -30,7 +30,7 @@ Only looks: a broker may be running on the files. Ends with exit code 1 when a b
 /// Prints what lies in segment files, Kafka's too, with the fields of Kafka's own dump tool.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct DumpArgs {
+pub(super) struct DumpArgs {
     /// Files to print: .log, .index, .timeindex, .snapshot
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub struct DumpArgs {
 
 /// How lines are written.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
+pub(super) enum Output {
     /// For people, and scripts that read Kafka's tool.
     Text,
     /// For scripts.
