@@ -74,7 +74,7 @@ pub struct BrokerSettings {
     pub socket_send_buffer_bytes: Option<u32>,
     /// `socket.receive.buffer.bytes`; `None` leaves it to the kernel (−1).
     pub socket_receive_buffer_bytes: Option<u32>,
-    /// `connections.max.idle.ms`; −1 became a time longer than any run.
+    /// `connections.max.idle.ms`; −1 became a hundred years.
     pub connections_max_idle: Duration,
     /// `max.connections`
     pub max_connections: u32,

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use super::image::{DirectoryId, Image, PartitionRecord, Record, TopicImage};
-use super::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use crate::config::{BrokerSettings, check_topic_configs};
 use crate::types::TopicId;
 
