@@ -19,10 +19,6 @@ use crate::types::TimestampMs;
 /// First version of Produce that may carry zstd (KIP-110).
 const ZSTD_FROM: i16 = 7;
 
-/// What the records of one batch may take decompressed, where they must be read: a 1 MiB batch of well compressible text
-/// grows thirtyfold; a topic that allows larger batches allows larger records.
-const DECOMPRESSED_BYTES_MIN: usize = 64 << 20;
-
 /// No timestamp: always legal.
 const NO_TIMESTAMP: TimestampMs = -1;
 
@@ -92,7 +88,7 @@ pub(super) fn check(
         ValidateRecords::Compacted => settings.compact,
         ValidateRecords::None => false,
     };
-    let decompressed_max = DECOMPRESSED_BYTES_MIN.max(2 * settings.max_message_bytes as usize);
+    let decompressed_max = settings.max_decompressed_message_bytes as usize;
     if deep {
         let rules = RecordRules { keys_required: settings.compact, timestamps };
         let facts = batch::validate_records(&batch, &rules, decompressed_max)?;
@@ -203,6 +199,7 @@ mod tests {
                 preallocate_bytes: 0,
             },
             max_message_bytes: 1 << 20,
+            max_decompressed_message_bytes: 1 << 26,
             compression: None,
             log_append_time: false,
             timestamp_before_max_ms: i64::MAX,

@@ -308,7 +308,7 @@ pub struct ShardFacts {
 }
 
 /// One partition.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct PartitionFacts {
     /// Name.
     pub topic: String,

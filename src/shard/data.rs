@@ -129,10 +129,10 @@ impl Shard {
             return Ok(Read { limits: partition.limits(), parts: SmallVec::new(), diverging: Some(diverging) });
         }
         let (limits, plan) = partition.plan_read(ReadRequest { from, bytes_max, at_least_one, isolation })?;
-        let data = match plan.map(|plan| plan.try_now()) {
-            None => return Ok(Read { limits, parts: SmallVec::new(), diverging: None }),
-            Some(Ok(data)) => data,
-            Some(Err(plan)) => plan.run().await?,
+        let Some(plan) = plan else { return Ok(Read { limits, parts: SmallVec::new(), diverging: None }) };
+        let data = match plan.try_now() {
+            Ok(data) => data,
+            Err(plan) => plan.run().await?,
         };
         partition.finish_read(&limits, data.bytes)?;
         self.metrics.fetch_bytes.add(data.bytes as u64);
@@ -147,13 +147,13 @@ impl Shard {
             .into_iter()
             .map(|outcome| {
                 let Read { limits, parts, diverging } = outcome?;
-                let parts = parts.into_iter().map(|part| self.into_memory(part)).collect();
+                let parts = parts.into_iter().map(|part| self.sendable(part)).collect();
                 Ok(HopRead { limits, parts, diverging })
             })
             .collect()
     }
 
-    fn into_memory(&self, part: Payload) -> Bytes {
+    fn sendable(&self, part: Payload) -> Bytes {
         match part {
             Payload::Mem(bytes) => bytes,
             Payload::Disk(slice) => {

@@ -409,22 +409,9 @@ fn offline_facts(id: PartitionId, offline: &Offline) -> PartitionFacts {
         topic_id: id.topic_id.to_string(),
         partition: id.partition.value(),
         log_dir: offline.log_dir,
-        ack_class: "",
         offline: Some(offline.reason.clone()),
         leader_epoch: -1,
-        log_start_offset: 0,
-        last_stable_offset: 0,
-        high_watermark: 0,
-        log_end_offset: 0,
-        written_offset: 0,
-        flushed_offset: 0,
-        size_bytes: 0,
-        segments: 0,
-        records_in: 0,
-        bytes_in: 0,
-        bytes_out: 0,
-        waiting_acks: 0,
-        waiting_fetches: 0,
+        ..Default::default()
     }
 }
 
