@@ -1,5 +1,7 @@
 //! The runtime against real sockets, files and threads: order, bounds, ends. Nothing here depends on how fast the machine is.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::cell::{Cell, RefCell};
@@ -537,6 +539,64 @@ fn requests_are_answered_beside_a_task_that_only_computes() {
         waits.sort();
         // A turn of the queue takes 1 ms at most; with glommio's default preempt timer it would take 100.
         assert!(waits[180] < Duration::from_millis(30), "p90 {:?}", waits[180]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn unanswered_requests_beyond_the_line_wait_until_places_are_free() {
+    let server = |mut reader: FrameReader, replies: Replies| async move {
+        let mut slots = std::collections::VecDeque::new();
+        let mut read = 0u32;
+        while read < 3000 {
+            let next = rt::timeout_at(Instant::now() + Duration::from_millis(50), reader.next_length()).await;
+            match next {
+                Some(length) => {
+                    reader.read_body(length.unwrap().unwrap() as usize).await.unwrap();
+                    slots.push_back(replies.reserve());
+                    read += 1;
+                }
+                // Paused: acks=0 frees places without sending a byte.
+                None => {
+                    assert_eq!(slots.len(), 1024);
+                    let reading = rt::spawn(async move {
+                        let length = reader.next_length().await;
+                        (reader, length)
+                    });
+                    rt::sleep(Duration::from_millis(5)).await;
+                    slots.drain(..).for_each(|slot: rt::net::Slot| slot.skip());
+                    let (resumed, length) = reading.join().await.unwrap();
+                    reader = resumed;
+                    reader.read_body(length.unwrap().unwrap() as usize).await.unwrap();
+                    slots.push_back(replies.reserve());
+                    read += 1;
+                }
+            }
+        }
+        slots.drain(..).for_each(|slot| slot.skip());
+        replies.reserve().fill(reply(frame(b"all")));
+        replies.flushed().await;
+    };
+    with_server(server, |address| {
+        let mut stream = connect(address);
+        let all: Vec<u8> = (0..3000).flat_map(|_| frame(b"x")).collect();
+        stream.write_all(&all).unwrap();
+        assert_eq!(read_frame(&mut stream), b"all");
+    });
+}
+
+#[test]
+fn a_shard_that_stands_still_with_work_is_kicked_and_counted() {
+    run_one(setup(), || async {
+        let net = Net::start(NetConfig::default()).unwrap();
+        let work = rt::work();
+        rt::sleep(Duration::from_millis(50)).await;
+        let before = net.stats().kicks;
+        // Blocks the shard, as a forgotten task of it would.
+        std::thread::park_timeout(Duration::from_millis(200));
+        assert!(net.stats().kicks > before + 3, "{} kicks", net.stats().kicks - before);
+        drop(work);
+        rt::sleep(Duration::from_millis(1)).await;
     })
     .unwrap();
 }

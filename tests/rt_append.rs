@@ -1,5 +1,7 @@
 //! A file write beside saturated sockets on the same shard. Alone in its binary, because it measures time.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::sync::Arc;

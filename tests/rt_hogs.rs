@@ -1,6 +1,8 @@
 //! A shard that shares its core with programs that only compute: glommio 0.9 was seen to forget runnable tasks then. Alone in
 //! its binary, because it fills a core for half a minute.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::io::Write;

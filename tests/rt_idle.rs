@@ -1,6 +1,8 @@
 //! An idle shard costs nothing, also after it was busy and while clients are connected. Alone in its binary, because it
 //! measures the CPU of the process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use super::checkpoint::{format_partition_metadata, parse_epochs, parse_partition_metadata};
 use super::epochs::Epochs;
-use super::files::{UNFINISHED_SUFFIX, remove_all, sync_dir, sync_dir_blocking, write_blocking};
+use super::files::{UNFINISHED_SUFFIX, remove_all, sync_dir, sync_dir_blocking, write, write_blocking};
 use super::index::SegmentIndex;
 use super::producers::Producers;
 use super::recovery::{Corrupt, Known, Next, Recovery, scan_start};
@@ -177,16 +177,14 @@ impl Opening<'_> {
             }
             segments.push_back(segment);
         }
-        // A log without files ends where it starts; a log whose files are gone is damage.
-        let (mut log_end, mut producers, mut epochs) = if segments.is_empty() && recovery_point <= log_start {
-            (log_start, Producers::default(), Epochs::default())
-        } else {
-            recovery.finish().map_err(|corrupt| self.corrupt(corrupt))?
-        };
+        let finished = recovery.finish(log_start).map_err(|corrupt| self.corrupt(corrupt))?;
+        let (mut log_end, producers, epochs) = finished;
         if log_end < log_start {
             // Its last records were deleted by request and then lost, unsynced: the log begins anew where it was cut.
+            let path = file_path(dir, log_start, SNAPSHOT_SUFFIX);
+            write(path.clone(), producers.to_snapshot()).await.map_err(|source| disk(&path, source))?;
             removed.extend(segments.drain(..).map(|segment| segment.base));
-            (log_end, producers, epochs) = (log_start, Producers::default(), Epochs::default());
+            log_end = log_start;
         }
         let stale = snapshots.iter().copied().filter(|&snapshot| snapshot > log_end);
         self.remove(&removed, stale).await?;

@@ -1,4 +1,5 @@
 //! What the tests of the runtime share: a frame echo server on a shard, clients on threads, and looks at the process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::io::{Read, Write};
