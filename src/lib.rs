@@ -10,6 +10,8 @@ pub mod protocol;
 pub mod rt;
 /// Counters and histograms per shard, merged on scrape.
 pub mod metrics;
+/// From what clients saw, what a broker did wrong.
+pub mod history;
 /// One partition on one disk.
 pub mod log;
 /// The table of settings.
@@ -24,5 +26,7 @@ pub mod controller;
 pub mod shard;
 /// Kafka's face: connections and handlers.
 pub mod server;
+/// The control plane: boot, signals, HTTP, checkpoints; an ordinary thread.
+pub mod control;
 /// One file per command.
 pub mod cli;

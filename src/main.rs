@@ -1,2 +1,5 @@
 //! The binary: hands the arguments to [`ringlog::cli`].
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    ringlog::cli::main()
+}

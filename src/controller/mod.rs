@@ -1,37 +1,446 @@
-//! Metadata log and admin commands (CONTRACT STUB). Runs on the control thread; shards see only `Arc<Image>`.
+//! The metadata of the cluster, and the one task that changes it.
+//!
+//! Shell: runs on the control thread; shards see only frozen images. Owns the order of commands: each is planned on the image,
+//! committed to the metadata log, replayed, published to every shard, and only then answered. Does not own the rules
+//! ([`plan`], pure), what records mean ([`image`], pure), nor the logs of partitions. Always: what was answered is on disk and known
+//! to every shard; when the metadata log fails, every later change is refused until restart. Source: Kafka's KRaft controller.
+
+pub mod data_dirs;
 pub mod image;
+pub mod log;
+mod plan;
+
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
-use crate::types::*;
+
+use tokio::sync::{mpsc, oneshot};
+
+use self::data_dirs::DataDirs;
+use self::image::{DirectoryId, Image, Record, ReplayError};
+use self::log::{FileLog, MetadataLog, OpenLogError, OpenedLog};
+use self::plan::Plan;
+use crate::config::BrokerSettings;
+use crate::types::TopicId;
+
+/// Commands that may wait for the task; a sender past that waits itself.
+const COMMANDS_WAITING_MAX: usize = 1024;
+
 /// One topic to create.
-#[derive(Clone, Debug)]
-pub struct NewTopic { /** name */ pub name: String, /** −1 = default */ pub partitions: i32, /** −1 = default */ pub replication_factor: i16, /** manual assignment: partition -> brokers */ pub assignment: Vec<(i32, Vec<i32>)>, /** overrides; a null value is an error */ pub configs: Vec<(String, Option<String>)> }
+#[derive(Clone, Debug, Default)]
+pub struct NewTopic {
+    /// Its name.
+    pub name: String,
+    /// −1 is the default.
+    pub partitions: i32,
+    /// −1 is the default.
+    pub replication_factor: i16,
+    /// By hand: partition and its brokers. Counts must be −1 then.
+    pub assignment: Vec<(i32, Vec<i32>)>,
+    /// Overrides; null is an error.
+    pub configs: Vec<(String, Option<String>)>,
+}
+
 /// A topic by name or id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TopicRef { /** name */ Name(String), /** id */ Id(TopicId) }
-/// Why one item of a command was refused; maps 1:1 to codes in server/errors.
+pub enum TopicRef {
+    /// By name.
+    Name(String),
+    /// By id.
+    Id(TopicId),
+}
+
+/// Why one item of a command was refused. Each variant is one of Kafka's codes, which only `server/errors` knows; the number here
+/// is for the reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError { /** 17 */ #[error("{0}")] InvalidTopic(String), /** 36 */ #[error("Topic '{0}' already exists.")] TopicExists(String), /** 37 */ #[error("{0}")] InvalidPartitions(String), /** 38 */ #[error("{0}")] InvalidReplicationFactor(String), /** 39 */ #[error("{0}")] InvalidReplicaAssignment(String), /** 40 */ #[error("{0}")] InvalidConfig(String), /** 42 */ #[error("{0}")] InvalidRequest(String), /** 3 */ #[error("{0}")] UnknownTopic(String), /** 100 */ #[error("{0}")] UnknownTopicId(String), /** 73 */ #[error("Topic deletion is disabled.")] DeletionDisabled, /** 56: the metadata log failed */ #[error("{0}")] Storage(String), /** shutting down */ #[error("the controller is shutting down")] Gone }
-/// A created (or validated) topic, as answered.
-#[derive(Clone, Debug)]
-pub struct CreatedTopic { /** id (zero if only validated) */ pub id: TopicId, /** count */ pub partitions: i32, /** rf */ pub replication_factor: i16, /** overrides in force */ pub configs: BTreeMap<String, String> }
-/// Handle to the controller, for shards. Each call is committed (fsynced) and applied by every shard before it answers.
-#[derive(Clone)]
-pub struct Controller {}
-impl Controller {
-    /// Creates (or only validates) topics.
-    pub async fn create_topics(&self, topics: Vec<NewTopic>, validate_only: bool) -> Vec<Result<CreatedTopic, CommandError>> { let _ = (topics, validate_only); todo!() }
-    /// Deletes topics.
-    pub async fn delete_topics(&self, topics: Vec<TopicRef>) -> Vec<Result<(String, TopicId), CommandError>> { let _ = topics; todo!() }
-    /// Raises partition counts: (topic, new total, assignment).
-    pub async fn create_partitions(&self, topics: Vec<(String, i32)>, validate_only: bool) -> Vec<Result<(), CommandError>> { let _ = (topics, validate_only); todo!() }
-    /// Sets (`Some`) and removes (`None`) overrides of one topic, all or nothing.
-    pub async fn alter_topic_configs(&self, topic: String, changes: Vec<(String, Option<String>)>, validate_only: bool) -> Result<(), CommandError> { let _ = (topic, changes, validate_only); todo!() }
-    /// A block of producer ids nobody was ever given: `first..first + count`.
-    pub async fn allocate_producer_ids(&self) -> Result<std::ops::Range<i64>, CommandError> { todo!() }
+pub enum CommandError {
+    /// 17
+    #[error("{0}")]
+    InvalidTopic(String),
+    /// 36
+    #[error("Topic '{0}' already exists.")]
+    TopicExists(String),
+    /// 37
+    #[error("{0}")]
+    InvalidPartitions(String),
+    /// 38
+    #[error("{0}")]
+    InvalidReplicationFactor(String),
+    /// 39
+    #[error("{0}")]
+    InvalidReplicaAssignment(String),
+    /// 40
+    #[error("{0}")]
+    InvalidConfig(String),
+    /// 42
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// 44
+    #[error("{0}")]
+    PolicyViolation(String),
+    /// 3
+    #[error("{0}")]
+    UnknownTopic(String),
+    /// 100
+    #[error("{0}")]
+    UnknownTopicId(String),
+    /// 73
+    #[error("Topic deletion is disabled.")]
+    DeletionDisabled,
+    /// 56: the metadata log failed.
+    #[error("{0}")]
+    Storage(String),
+    /// The broker is shutting down.
+    #[error("the controller is shutting down")]
+    Gone,
 }
-/// Publishes a new image to all shards and waits until each applied it (logs opened); implemented by the server's boot over the hop mesh.
+
+/// A created (or only validated) topic, as answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedTopic {
+    /// Its id; zero when it was only validated.
+    pub id: TopicId,
+    /// How many.
+    pub partitions: i32,
+    /// How many.
+    pub replication_factor: i16,
+    /// Its overrides.
+    pub configs: BTreeMap<String, String>,
+}
+
+/// Publishes an image to all shards; the server's boot implements it over the hops between cores.
 pub trait Publisher: Send + 'static {
-    /// Resolves when every shard has applied `image`.
-    fn publish(&self, image: Arc<image::Image>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// Resolves when every shard has applied `image` (logs opened, or closed and on their way out).
+    fn publish(&self, image: Arc<Image>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
+
+type Answer<T> = oneshot::Sender<T>;
+
+enum Command {
+    CreateTopics {
+        topics: Vec<NewTopic>,
+        validate_only: bool,
+        answer: Answer<Vec<Result<CreatedTopic, CommandError>>>,
+    },
+    DeleteTopics {
+        topics: Vec<TopicRef>,
+        answer: Answer<Vec<Result<(String, TopicId), CommandError>>>,
+    },
+    CreatePartitions {
+        topics: Vec<(String, i32)>,
+        validate_only: bool,
+        answer: Answer<Vec<Result<(), CommandError>>>,
+    },
+    AlterTopicConfigs {
+        topic: String,
+        changes: Vec<(String, Option<String>)>,
+        validate_only: bool,
+        answer: Answer<Result<(), CommandError>>,
+    },
+    AllocateProducerIds {
+        answer: Answer<Result<Range<i64>, CommandError>>,
+    },
+    EnsureInternalTopic {
+        name: String,
+        answer: Answer<Result<(), CommandError>>,
+    },
+    Stop {
+        answer: Answer<()>,
+    },
+}
+
+/// Handle to the controller. Clones go to shards: the futures belong to no runtime. Each change is committed (fsynced) and applied
+/// by every shard before it answers. A dropped future does not take its command back.
+#[derive(Clone)]
+pub struct Controller {
+    commands: mpsc::Sender<Command>,
+}
+
+impl Controller {
+    /// Creates (or only validates) topics; one answer each, in order.
+    pub async fn create_topics(
+        &self,
+        topics: Vec<NewTopic>,
+        validate_only: bool,
+    ) -> Vec<Result<CreatedTopic, CommandError>> {
+        let count = topics.len();
+        self.ask_for_each(count, |answer| Command::CreateTopics { topics, validate_only, answer }).await
+    }
+
+    /// Deletes topics; one answer each, in order.
+    pub async fn delete_topics(&self, topics: Vec<TopicRef>) -> Vec<Result<(String, TopicId), CommandError>> {
+        let count = topics.len();
+        self.ask_for_each(count, |answer| Command::DeleteTopics { topics, answer }).await
+    }
+
+    /// Raises partition counts: topic and new total.
+    pub async fn create_partitions(
+        &self,
+        topics: Vec<(String, i32)>,
+        validate_only: bool,
+    ) -> Vec<Result<(), CommandError>> {
+        let count = topics.len();
+        self.ask_for_each(count, |answer| Command::CreatePartitions { topics, validate_only, answer }).await
+    }
+
+    /// Sets (`Some`) and removes (`None`) overrides of one topic, all or nothing.
+    pub async fn alter_topic_configs(
+        &self,
+        topic: String,
+        changes: Vec<(String, Option<String>)>,
+        validate_only: bool,
+    ) -> Result<(), CommandError> {
+        let command = |answer| Command::AlterTopicConfigs { topic, changes, validate_only, answer };
+        self.ask(command).await.unwrap_or(Err(CommandError::Gone))
+    }
+
+    /// A block of producer ids nobody was ever given.
+    pub async fn allocate_producer_ids(&self) -> Result<Range<i64>, CommandError> {
+        self.ask(|answer| Command::AllocateProducerIds { answer }).await.unwrap_or(Err(CommandError::Gone))
+    }
+
+    /// Makes a topic the broker keeps state in, if it is not there. `InvalidTopic` for names that are none of those.
+    pub async fn ensure_internal_topic(&self, name: &str) -> Result<(), CommandError> {
+        let name = name.to_owned();
+        self.ask(|answer| Command::EnsureInternalTopic { name, answer }).await.unwrap_or(Err(CommandError::Gone))
+    }
+
+    /// Ends the task after the commands before this one; later ones answer [`CommandError::Gone`].
+    pub async fn stop(&self) {
+        self.ask(|answer| Command::Stop { answer }).await;
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(command(answer)).await.ok()?;
+        answered.await.ok()
+    }
+
+    async fn ask_for_each<T>(
+        &self,
+        count: usize,
+        command: impl FnOnce(Answer<Vec<Result<T, CommandError>>>) -> Command,
+    ) -> Vec<Result<T, CommandError>> {
+        let answers = self.ask(command).await;
+        answers.unwrap_or_else(|| std::iter::repeat_with(|| Err(CommandError::Gone)).take(count).collect())
+    }
+}
+
+/// Why the controller did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log did not open.
+    #[error(transparent)]
+    Log(#[from] OpenLogError),
+    /// Its records contradict each other, or a directory is missing.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The start could not be committed.
+    #[error(transparent)]
+    Commit(#[from] log::LogError),
+}
+
+/// Where the broker tells its clients to connect.
+#[derive(Clone, Debug)]
+pub struct Advertised {
+    /// Host name or address.
+    pub host: String,
+    /// Port; the bound one when the settings say 0.
+    pub port: u16,
+}
+
+/// A controller whose log is open, whose start is committed, and whose task does not run yet.
+pub struct Opened {
+    controller: Controller,
+    task: Task,
+    /// Bytes of an unanswered change that a crash left torn.
+    pub torn_bytes: u64,
+}
+
+/// Opens the metadata log in the first data directory, replays it, and commits the start: every leader epoch rises by one, and
+/// this broker is where `advertised` says. `random` gives topic ids.
+pub fn open(
+    settings: Arc<BrokerSettings>,
+    dirs: &DataDirs,
+    advertised: Advertised,
+    random: impl FnMut() -> u128 + Send + 'static,
+) -> Result<Opened, OpenError> {
+    let OpenedLog { log, batches, torn_bytes } = FileLog::open(&dirs.dirs[0].path)?;
+    let directories: Vec<DirectoryId> = dirs.dirs.iter().map(|dir| dir.id.clone()).collect();
+    let mut image = Image::empty(dirs.cluster_id.clone(), directories);
+    for batch in &batches {
+        image = image.replay(&batch.records)?;
+        image.version = batch.version;
+    }
+    let (commands, inbox) = mpsc::channel(COMMANDS_WAITING_MAX);
+    let broker = Record::Broker {
+        id: settings.node_id.value(),
+        host: advertised.host,
+        port: advertised.port,
+        rack: settings.broker_rack.clone(),
+    };
+    let mut task = Task { settings, log: Box::new(log), image: Arc::new(image), inbox, random: Box::new(random) };
+    task.commit(&[Record::Started, broker])?;
+    Ok(Opened { controller: Controller { commands }, task, torn_bytes })
+}
+
+impl Opened {
+    /// The image to start from. It is the caller's to bring to the shards before [`Opened::run`].
+    pub fn image(&self) -> Arc<Image> {
+        self.task.image.clone()
+    }
+
+    /// The handle; its commands wait until [`Opened::run`] is polled.
+    pub fn controller(&self) -> Controller {
+        self.controller.clone()
+    }
+
+    /// Works on commands until [`Controller::stop`], or until every other handle is dropped.
+    pub async fn run(self, publisher: impl Publisher) {
+        let Self { controller, task, .. } = self;
+        drop(controller);
+        task.run(publisher).await;
+    }
+}
+
+struct Task {
+    settings: Arc<BrokerSettings>,
+    log: Box<dyn MetadataLog>,
+    image: Arc<Image>,
+    inbox: mpsc::Receiver<Command>,
+    random: Box<dyn FnMut() -> u128 + Send>,
+}
+
+impl Task {
+    async fn run(mut self, publisher: impl Publisher) {
+        while let Some(command) = self.inbox.recv().await {
+            match command {
+                Command::CreateTopics { topics, validate_only, answer } => {
+                    let mut answers = self.create_topics(&topics, validate_only, &publisher).await;
+                    if validate_only {
+                        answers.iter_mut().flatten().for_each(|created| created.id = TopicId::ZERO);
+                    }
+                    _ = answer.send(answers);
+                }
+                Command::DeleteTopics { topics, answer } => {
+                    let plan = plan::plan_delete_topics(&self.image, &self.settings, &topics);
+                    _ = answer.send(self.carry_out(plan, false, &publisher).await);
+                }
+                Command::CreatePartitions { topics, validate_only, answer } => {
+                    let plan = plan::plan_create_partitions(&self.image, &topics);
+                    _ = answer.send(self.carry_out(plan, validate_only, &publisher).await);
+                }
+                Command::AlterTopicConfigs { topic, changes, validate_only, answer } => {
+                    _ = answer.send(self.alter_topic_configs(&topic, &changes, validate_only, &publisher).await);
+                }
+                Command::AllocateProducerIds { answer } => _ = answer.send(self.allocate_producer_ids()),
+                Command::EnsureInternalTopic { name, answer } => {
+                    _ = answer.send(self.ensure_internal_topic(&name, &publisher).await);
+                }
+                Command::Stop { answer } => {
+                    // Commands still waiting are dropped with the inbox, which answers them Gone.
+                    _ = answer.send(());
+                    return;
+                }
+            }
+            self.snapshot_if_wanted();
+        }
+    }
+
+    async fn create_topics(
+        &mut self,
+        topics: &[NewTopic],
+        validate_only: bool,
+        publisher: &impl Publisher,
+    ) -> Vec<Result<CreatedTopic, CommandError>> {
+        let (image, random) = (&self.image, &mut self.random);
+        let new_id = || loop {
+            let id = TopicId::random(&mut *random);
+            if !image.topic_ids.contains_key(&id) {
+                break id;
+            }
+        };
+        let plan = plan::plan_create_topics(image, &self.settings, topics, new_id);
+        self.carry_out(plan, validate_only, publisher).await
+    }
+
+    async fn alter_topic_configs(
+        &mut self,
+        topic: &str,
+        changes: &[(String, Option<String>)],
+        validate_only: bool,
+        publisher: &impl Publisher,
+    ) -> Result<(), CommandError> {
+        let record = plan::plan_alter_topic_configs(&self.image, topic, changes)?;
+        let plan = Plan { records: record.into_iter().collect(), answers: vec![Ok(())] };
+        self.carry_out(plan, validate_only, publisher).await.remove(0)
+    }
+
+    /// Shards do not see producer ids: nothing is published.
+    fn allocate_producer_ids(&mut self) -> Result<Range<i64>, CommandError> {
+        let (record, block) = plan::plan_producer_ids(&self.image)?;
+        self.commit(&[record]).map_err(|error| CommandError::Storage(error.to_string()))?;
+        Ok(block)
+    }
+
+    async fn ensure_internal_topic(&mut self, name: &str, publisher: &impl Publisher) -> Result<(), CommandError> {
+        if self.image.topics.contains_key(name) {
+            return Ok(());
+        }
+        let Some(topic) = plan::internal_topic(&self.settings, name) else {
+            return Err(CommandError::InvalidTopic(format!("{name} is not a topic of the broker's own")));
+        };
+        self.create_topics(&[topic], false, publisher).await.remove(0).map(|_| ())
+    }
+
+    /// Commits and publishes a plan; when that fails, all that was planned is refused.
+    async fn carry_out<T>(
+        &mut self,
+        plan: Plan<T>,
+        validate_only: bool,
+        publisher: &impl Publisher,
+    ) -> Vec<Result<T, CommandError>> {
+        let Plan { records, answers } = plan;
+        if validate_only || records.is_empty() {
+            return answers;
+        }
+        match self.commit(&records) {
+            Ok(()) => {
+                publisher.publish(self.image.clone()).await;
+                answers
+            }
+            Err(error) => {
+                let refused = CommandError::Storage(error.to_string());
+                answers.into_iter().map(|answer| answer.and(Err(refused.clone()))).collect()
+            }
+        }
+    }
+
+    /// Makes `records` durable, then part of the image. A planned record that does not replay is a bug of ours.
+    fn commit(&mut self, records: &[Record]) -> Result<(), log::LogError> {
+        let image = self.image.replay(records).expect("a plan's records replay on the image they were planned on");
+        self.log.append(records, image.version)?;
+        tracing::debug!(version = image.version, ?records, "committed metadata");
+        self.image = Arc::new(image);
+        Ok(())
+    }
+
+    fn snapshot_if_wanted(&mut self) {
+        if self.log.wants_snapshot() && self.log.snapshot(&self.image.to_records(), self.image.version).is_ok() {
+            tracing::info!(version = self.image.version, "wrote a snapshot of the metadata");
+        }
+    }
+}
+
+/// 128 bits from the kernel, for ids that must never be given twice anywhere.
+pub fn random_bits() -> u128 {
+    let mut bytes = [0; 16];
+    let read =
+        std::fs::File::open("/dev/urandom").and_then(|mut device| std::io::Read::read_exact(&mut device, &mut bytes));
+    read.expect("every Linux has /dev/urandom");
+    u128::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,163 +1,397 @@
-//! One partition on one disk (CONTRACT STUB).
-use std::path::PathBuf;
-use std::rc::Rc;
-use std::time::Duration;
-use bytes::BytesMut;
-use smallvec::SmallVec;
-use crate::protocol::batch::BatchInfo;
-use crate::rt::net::Payload;
-use crate::types::*;
+//! One partition on one disk.
+//!
+//! Shell. `Log` owns the partition's segments, its bounds (log start, flushed, written, log end), what is known of its
+//! producers and leader epochs. It does not know requests, roles, replicas or access rights: `replica` does, and asks.
+//! Always: offsets are given without gap, in the order of the calls of [`Log::append`]; `flushed <= written <= log_end`;
+//! after a failed write or sync nothing is acknowledged any more and nothing is written to that log until a restart.
+//!
+//! | file | | duty |
+//! | --- | --- | --- |
+//! | `appender` `flusher` | shell | bytes to the device; written to flushed |
+//! | `tail` `reader` `lookup` | shell | the newest batches in memory; reads; offsets for times |
+//! | `segment` `runtime` | shell | one segment's files; what all logs of a shard share |
+//! | `open` `upkeep` `files` | shell | start and recovery; retention, deletion, the end; small files |
+//! | `index` `producers` `epochs` `recovery` `retention` `checkpoint` `vocabulary` | pure | rules and formats |
+//!
+//! Formats are Kafka's own, byte for byte: a directory written here opens there, and the other way round.
 
-/// What a log needs to know of its topic's settings. Live: `Log::set_settings`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogSettings {
-    /// What an ack of this topic means.
-    pub ack_class: AckClass,
-    /// `segment.bytes`
-    pub segment_bytes: u32,
-    /// `segment.ms`
-    pub segment_ms: Duration,
-    /// `segment.jitter.ms`
-    pub segment_jitter_ms: Duration,
-    /// `segment.index.bytes`
-    pub index_bytes_max: u32,
-    /// `index.interval.bytes`
-    pub index_interval_bytes: u32,
-    /// `retention.ms`, `None` = −1
-    pub retention_ms: Option<Duration>,
-    /// `retention.bytes`, `None` = −1
-    pub retention_bytes: Option<u64>,
-    /// whether `cleanup.policy` contains `delete`
-    pub delete_policy: bool,
-    /// `file.delete.delay.ms`
-    pub file_delete_delay: Duration,
-    /// `producer.id.expiration.ms`
-    pub producer_expiry: Duration,
-    /// interval flush of written data (default 1 s; topic `flush.ms` if smaller)
-    pub flush_interval: Duration,
-    /// bytes preallocated ahead
-    pub preallocate_bytes: u32,
+#![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+mod appender;
+pub mod checkpoint;
+pub mod epochs;
+pub mod files;
+mod flusher;
+pub mod index;
+mod lookup;
+mod open;
+pub mod producers;
+mod reader;
+pub mod recovery;
+pub mod retention;
+mod runtime;
+mod segment;
+mod tail;
+mod upkeep;
+mod vocabulary;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bytes::BytesMut;
+
+use crate::protocol::batch::{self, BatchInfo};
+use crate::rt::Event;
+use crate::types::{AckClass, LeaderEpoch, Offset, TimestampMs};
+
+use appender::Appender;
+use epochs::Epochs;
+use flusher::Flusher;
+use index::IndexedBatch;
+use producers::{Producers, Verdict};
+use runtime::Shared;
+use segment::{DATA_SUFFIX, Phase, Segment};
+use tail::{CachedBatch, Tail};
+
+pub use open::sweep_leftovers;
+pub use reader::{ReadBounds, ReadData, ReadPlan};
+pub use runtime::LogRuntime;
+pub use vocabulary::{
+    AppendError, Appended, Limits, LogPlace, LogSettings, LogStats, OpenError, ReadError, RecoveryReport, StartFacts,
+};
+
+/// Name of the checkpoint of leader epochs in a partition's directory.
+const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
+
+/// One partition's log on this shard. Ends by [`Log::close`] or [`Log::delete`], awaited.
+pub struct Log {
+    place: LogPlace,
+    runtime: LogRuntime,
+    settings: RefCell<LogSettings>,
+    state: RefCell<State>,
+    limits: Cell<Limits>,
+    appender: Appender,
+    flusher: Flusher,
+    reads: reader::Reads,
+    tail: Rc<Tail>,
+    /// Notified after every change of `limits`, and when anything ends.
+    changed: Event,
+    observer: RefCell<Option<Rc<dyn Fn()>>>,
+    /// No appends: closing, closed or deleted.
+    is_ended: Cell<bool>,
+    /// Handles are closed, or about to be.
+    is_released: Cell<bool>,
+    is_offline: Cell<bool>,
 }
-/// The bounds of a log, read once per request. `log_start <= flushed?`, `flushed <= written <= log_end`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits { /** incl. */ pub log_start: Offset, /** excl. */ pub flushed: Offset, /** excl. */ pub written: Offset, /** excl. */ pub log_end: Offset }
-/// Where and what a log is.
-#[derive(Clone, Debug)]
-pub struct LogPlace { /** `log.dirs` entry + `topic-partition` */ pub dir: PathBuf, /** name */ pub tp: TopicPartition, /** id */ pub topic_id: TopicId }
-/// How the last run ended, from the control plane.
-#[derive(Clone, Copy, Debug)]
-pub struct StartFacts { /** clean-shutdown marker was there */ pub clean: bool, /** from recovery-point-offset-checkpoint */ pub recovery_point: Option<Offset>, /** from log-start-offset-checkpoint */ pub log_start: Option<Offset>, /** wall clock now */ pub now: TimestampMs }
-/// What opening found.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct RecoveryReport { /** segments */ pub segments: u32, /** read during the scan */ pub bytes_scanned: u64, /** cut from the tail */ pub bytes_truncated: u64 }
-/// Shared by the logs of one shard: tail-cache budget, in-flight limits, counters. `Rc`.
-#[derive(Clone)]
-pub struct LogRuntime { _p: Rc<()> }
-impl LogRuntime {
-    /// One per shard. `tail_cache_bytes`: budget of cached batches over all logs of the shard.
-    pub fn new(tail_cache_bytes: usize) -> Self { let _ = tail_cache_bytes; todo!() }
-    /// Gauges and counters.
-    pub fn stats(&self) -> LogStats { todo!() }
+
+struct State {
+    /// Oldest first, without gap; the last one takes appends. Never empty.
+    segments: VecDeque<Rc<Segment>>,
+    producers: Producers,
+    epochs: Epochs,
+    /// The newest epoch that the checkpoint on disk has.
+    epoch_noted: Option<LeaderEpoch>,
+    /// Newest snapshot of producers on disk.
+    snapshot_offset: Option<Offset>,
+    offline: Option<String>,
 }
-/// Counters over the logs of one shard.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct LogStats { /** gauge */ pub tail_cache_bytes: u64, /** appended */ pub appended_bytes: u64, /** user-space copies on the append path */ pub append_copied_bytes: u64, /** direct writes */ pub writes: u64, /** bytes written to files */ pub written_bytes: u64, /** fdatasyncs */ pub flushes: u64, /** read from the tail cache */ pub cache_read_bytes: u64, /** read from disk */ pub disk_read_bytes: u64, /** queued for writing, gauge */ pub pending_bytes: u64 }
-/// What an append did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Appended { /** first offset of the batch (of the original, if a duplicate) */ pub base_offset: Offset, /** last */ pub last_offset: Offset, /** LogAppendTime of the (original) batch, if the topic stamps */ pub log_append_time: Option<TimestampMs>, /** nothing was appended: the batch was already here */ pub duplicate: bool, /** log start now */ pub log_start: Offset }
-/// Why nothing was appended.
-#[derive(Debug, thiserror::Error)]
-pub enum AppendError {
-    /// The log ended: a write or flush failed earlier, or it is closed.
-    #[error("the log is offline: {0}")] Offline(String),
-    /// ENOSPC was hit; appends are refused until space returns.
-    #[error("no space left on the log's device")] NoSpace,
-    /// Larger than a segment.
-    #[error("batch of {bytes} bytes is larger than a segment")] TooLarge { /** bytes */ bytes: u32 },
-    /// KIP-98 fencing.
-    #[error("producer epoch {given} is older than {current}")] ProducerFenced { /** given */ given: ProducerEpoch, /** ours */ current: ProducerEpoch },
-    /// KIP-98 gap.
-    #[error("sequence {given} does not follow {expected}")] OutOfOrderSequence { /** given */ given: Sequence, /** next */ expected: Sequence },
-    /// Transaction rules.
-    #[error("invalid transaction state: {0}")] InvalidTxnState(&'static str),
+
+impl State {
+    fn active(&self) -> &Rc<Segment> {
+        self.segments.back().expect("a log has an active segment")
+    }
+
+    fn first_base(&self) -> Offset {
+        self.segments.front().expect("a log has an active segment").base
+    }
 }
-/// Why nothing was read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// Below the log start or above the log end.
-    #[error("offset {wanted} is outside {start}..={end}")] OutOfRange { /** wanted */ wanted: Offset, /** start */ start: Offset, /** end */ end: Offset },
-    /// The log ended.
-    #[error("the log is offline: {0}")] Offline(String),
-    /// A read failed.
-    #[error("read failed: {0}")] Disk(String),
-}
-/// Why a log did not open. Everything but `Disk` names file and position.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Bad bytes below what was known flushed.
-    #[error("{file} is corrupt at byte {position}, below the flushed offset {flushed}: {reason}")] Corrupt { /** file */ file: PathBuf, /** byte */ position: u64, /** offset */ flushed: Offset, /** why */ reason: String },
-    /// I/O.
-    #[error("{path}: {source}")] Disk { /** path */ path: PathBuf, /** cause */ #[source] source: std::io::Error },
-    /// partition.metadata names another topic id.
-    #[error("{dir} belongs to topic id {found}, not {expected}")] WrongTopic { /** dir */ dir: PathBuf, /** found */ found: TopicId, /** expected */ expected: TopicId },
-}
-/// Bounds of one read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadBounds { /** nothing at or above it (HW or LSO, read once by the caller) */ pub below: Offset, /** budget */ pub bytes_max: usize, /** KIP-74: the first batch may exceed the budget */ pub at_least_one: bool }
-/// What a read brought: whole batches, as they lie on disk.
-#[derive(Default)]
-pub struct ReadData { /** slices */ pub parts: SmallVec<[Payload; 4]>, /** sum */ pub bytes: usize }
-/// One partition's log on this shard.
-pub struct Log {}
+
 impl Log {
-    /// Opens or creates `place.dir` (creating writes `partition.metadata`, fsyncs file and directories).
-    pub async fn open(place: LogPlace, settings: LogSettings, facts: StartFacts, runtime: &LogRuntime) -> Result<(Rc<Log>, RecoveryReport), OpenError> { let _ = (place, settings, facts, runtime); todo!() }
-    /// Appends one checked batch: producer checks, roll if needed, stamps base offset and leader epoch in place, tail cache, starts the writer. No await: order is the order of calls. Not durable yet.
-    pub fn append(self: &Rc<Self>, batch: BytesMut, info: &BatchInfo, leader_epoch: LeaderEpoch, now: TimestampMs) -> Result<Appended, AppendError> { let _ = (batch, info, leader_epoch, now); todo!() }
+    /// Appends one checked batch: rules of producers, roll if needed, base offset and leader epoch stamped in place, tail
+    /// cache, queue of the writer. No await: the order of offsets is the order of calls. Not durable yet: see
+    /// [`Log::acked_offset`]. The observer is not called from within: the caller knows that the log end moved.
+    ///
+    /// `info` is what [`batch::check`] said of `batch`; `now` the broker's clock. Errors: see [`AppendError`]; after each of
+    /// them the log is as it was.
+    pub fn append(
+        self: &Rc<Self>,
+        mut batch: BytesMut,
+        info: &BatchInfo,
+        leader_epoch: LeaderEpoch,
+        now: TimestampMs,
+    ) -> Result<Appended, AppendError> {
+        assert_eq!(batch.len(), info.bytes as usize, "the batch is the one that was checked");
+        self.refuse_ended()?;
+        let settings = self.settings.borrow();
+        if info.bytes > settings.segment_bytes {
+            return Err(AppendError::TooLarge { bytes: info.bytes });
+        }
+        let mut limits = self.limits.get();
+        let mut state = self.state.borrow_mut();
+        if let Verdict::Duplicate(original) = state.producers.check(info)? {
+            return Ok(Appended {
+                base_offset: original.base_offset(),
+                last_offset: original.last_offset,
+                log_append_time: info.log_append_time.then_some(original.timestamp),
+                duplicate: true,
+                log_start: limits.log_start,
+            });
+        }
+
+        let base_offset = limits.log_end;
+        let last_offset = base_offset.plus(info.last_offset_delta);
+        let is_roll = should_roll(state.active(), info, last_offset, &settings, now);
+        let end_bytes = state.active().bytes.get() + u64::from(info.bytes);
+        if (is_roll && self.appender.is_full()) || self.appender.refuses(state.active(), end_bytes) {
+            appender::retry_space(self, state.active(), end_bytes);
+            return Err(AppendError::NoSpace);
+        }
+        if is_roll {
+            self.roll(&mut state, &settings, now);
+        }
+
+        batch::stamp(&mut batch, base_offset, leader_epoch);
+        let bytes = batch.freeze();
+        let segment = Rc::clone(state.active());
+        let position = u32::try_from(segment.bytes.get()).expect("a segment is shorter than 2 GiB");
+        let indexed = IndexedBatch { position, bytes: info.bytes, last_offset, max_timestamp: info.max_timestamp };
+        segment.on_append(indexed, settings.index_interval_bytes, now);
+        state.producers.replay(info, base_offset, now);
+        state.epochs.assign(leader_epoch, base_offset);
+        if state.epoch_noted != Some(leader_epoch) {
+            state.epoch_noted = Some(leader_epoch);
+            self.flusher.on_epoch_written();
+        }
+        limits.log_end = last_offset.next();
+        self.limits.set(limits);
+        drop((state, settings));
+
+        self.shared().count(|stats| stats.appended_bytes += u64::from(info.bytes));
+        self.shared().tail.push(&self.tail, CachedBatch { base: base_offset, last: last_offset, bytes: bytes.clone() });
+        appender::push(self, &segment, bytes, limits.log_end);
+        Ok(Appended {
+            base_offset,
+            last_offset,
+            log_append_time: info.log_append_time.then_some(info.max_timestamp),
+            duplicate: false,
+            log_start: limits.log_start,
+        })
+    }
+
     /// The bounds now.
-    pub fn limits(&self) -> Limits { todo!() }
-    /// Whose everything below reached the topic's ack class (memory: log end; written; flushed).
-    pub fn acked_offset(&self) -> Offset { todo!() }
-    /// Registers the one observer (the Partition): called after `limits` moved or the log went offline, outside any borrow.
-    pub fn on_change(&self, observer: impl Fn() + 'static) { let _ = observer; todo!() }
+    pub fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    /// Everything below reached the topic's ack class.
+    pub fn acked_offset(&self) -> Offset {
+        let limits = self.limits.get();
+        match self.settings.borrow().ack_class {
+            AckClass::Memory => limits.log_end,
+            AckClass::Written => limits.written,
+            AckClass::Flushed => limits.flushed,
+        }
+    }
+
+    /// Registers the one observer: called after `limits` moved (other than by `append`), when space ran out or returned, and
+    /// when the log went offline; outside any borrow. Forgotten when the log ends.
+    pub fn on_change(&self, observer: impl Fn() + 'static) {
+        *self.observer.borrow_mut() = Some(Rc::new(observer));
+    }
+
     /// Set once a write or flush failed: the reason.
-    pub fn offline(&self) -> Option<String> { todo!() }
-    /// First offset of an open transaction below which everything is decided; log end when none is open.
-    pub fn first_unstable(&self) -> Option<Offset> { todo!() }
-    /// Plans a read: owns handles and cached slices; no await, no borrow left behind.
-    pub fn plan_read(&self, from: Offset, bounds: ReadBounds) -> Result<ReadPlan, ReadError> { let _ = (from, bounds); todo!() }
-    /// KIP-79/734 lookups below `below`: first record with timestamp >= `at`, as (offset, its timestamp, its leader epoch).
-    pub async fn find_timestamp(self: &Rc<Self>, at: TimestampMs, below: Offset) -> Result<Option<(Offset, TimestampMs, LeaderEpoch)>, ReadError> { let _ = (at, below); todo!() }
-    /// First record holding the largest timestamp below `below`.
-    pub async fn find_max_timestamp(self: &Rc<Self>, below: Offset) -> Result<Option<(Offset, TimestampMs, LeaderEpoch)>, ReadError> { let _ = below; todo!() }
+    pub fn offline(&self) -> Option<String> {
+        self.state.borrow().offline.clone()
+    }
+
+    /// Whether the device is full: appends are refused, and those taken since it filled wait for space.
+    pub fn is_full(&self) -> bool {
+        self.appender.is_full()
+    }
+
+    /// First offset of the oldest open transaction: below it everything is decided. `None` when none is open.
+    pub fn first_unstable(&self) -> Option<Offset> {
+        self.state.borrow().producers.first_unstable()
+    }
+
     /// Largest epoch <= `epoch` and its exclusive end (KIP-101/279); `None` below the first.
-    pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> { let _ = epoch; todo!() }
-    /// Records that this broker leads in `epoch` from the log end on (leader-epoch-checkpoint).
-    pub async fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), OpenError> { let _ = epoch; todo!() }
-    /// Writes and fdatasyncs everything appended so far; the flushed offset after. Concurrent callers share rounds.
-    pub async fn flush(self: &Rc<Self>) -> Result<Offset, AppendError> { todo!() }
-    /// Retention (time, size), roll by time, producer expiry. A plan, then deletion. Returns segments deleted.
-    pub async fn maintain(self: &Rc<Self>, now: TimestampMs, high_watermark: Offset) -> Result<u32, AppendError> { let _ = (now, high_watermark); todo!() }
-    /// DeleteRecords: moves the log start up to `to` (<= high watermark).
-    pub async fn delete_records(self: &Rc<Self>, to: Offset) -> Result<Offset, AppendError> { let _ = to; todo!() }
-    /// New settings (class, retention, sizes).
-    pub fn set_settings(&self, settings: LogSettings) { let _ = settings; todo!() }
-    /// Bytes of all segments (logical).
-    pub fn size_bytes(&self) -> u64 { todo!() }
-    /// Count.
-    pub fn segment_count(&self) -> usize { todo!() }
-    /// Clean end: write, flush, producer snapshot, truncate files to their logical length, close. The recovery point to checkpoint.
-    pub async fn close(self: Rc<Self>) -> Result<Offset, AppendError> { todo!() }
-    /// Deletes crash-safely: renames the directory to `….<unique>-delete`, fsyncs the parent, then unlinks after the delay (background).
-    pub async fn delete(self: Rc<Self>) -> Result<(), AppendError> { todo!() }
+    pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        self.state.borrow().epochs.end_of(epoch, self.limits.get().log_end)
+    }
+
+    /// This broker leads in `epoch` from the log end on. The checkpoint is written with the first flush after a batch of
+    /// that epoch: an epoch that wrote nothing leaves no trace, and a thousand idle logs start without a thousand syncs.
+    pub async fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), OpenError> {
+        let log_end = self.limits.get().log_end;
+        self.state.borrow_mut().epochs.assign(epoch, log_end);
+        Ok(())
+    }
+
+    /// Writes and syncs everything appended so far; the flushed offset after. Concurrent callers share rounds.
+    /// Errors: `Offline`; `NoSpace` while what was appended waits for space.
+    pub async fn flush(self: &Rc<Self>) -> Result<Offset, AppendError> {
+        flusher::flush(self).await
+    }
+
+    /// New settings. A stronger class takes hold of what is written already.
+    pub fn set_settings(self: &Rc<Self>, settings: LogSettings) {
+        *self.settings.borrow_mut() = settings;
+        if self.is_dirty() && !self.is_ended() {
+            flusher::on_written(self);
+        }
+        self.notify();
+    }
+
+    /// Bytes of all segments, without padding.
+    pub fn size_bytes(&self) -> u64 {
+        self.state.borrow().segments.iter().map(|segment| segment.bytes.get()).sum()
+    }
+
+    /// How many segments there are.
+    pub fn segment_count(&self) -> usize {
+        self.state.borrow().segments.len()
+    }
+
+    /// Ends the active segment and begins one at the log end. The writer makes its file.
+    fn roll(&self, state: &mut State, settings: &LogSettings, now: TimestampMs) {
+        let log_end = self.limits.get().log_end;
+        let active = state.active();
+        assert!(active.base < log_end, "an empty segment is not rolled: its name is the next one's");
+        active.roll();
+        self.flusher.on_roll(active, (log_end, state.producers.to_snapshot()));
+        state.snapshot_offset = Some(log_end);
+        let jitter_max = i64::try_from(settings.segment_jitter_ms.as_millis()).unwrap_or(i64::MAX);
+        let jitter = if jitter_max > 0 { fastrand::i64(..jitter_max) } else { 0 };
+        state.segments.push_back(Rc::new(Segment::new(self.shared().new_segment_id(), log_end, jitter, now)));
+    }
+
+    fn on_written(self: &Rc<Self>, written: Offset) {
+        if self.is_offline() {
+            return;
+        }
+        let mut limits = self.limits.get();
+        assert!(limits.written <= written && written <= limits.log_end, "written {written} of {limits:?}");
+        limits.written = written;
+        self.limits.set(limits);
+        self.tail.on_written(written);
+        self.shared().tail.evict();
+        flusher::on_written(self);
+        self.notify();
+    }
+
+    fn on_flushed(&self, flushed: Offset) {
+        if self.is_offline() {
+            return;
+        }
+        let mut limits = self.limits.get();
+        assert!(limits.flushed <= flushed && flushed <= limits.written, "flushed {flushed} of {limits:?}");
+        limits.flushed = flushed;
+        self.limits.set(limits);
+        self.notify();
+    }
+
+    fn on_file_created(&self) {
+        self.flusher.on_file_created();
+        self.changed.notify_all();
+    }
+
+    /// Ends the log: the disk failed. Nothing is tried again.
+    fn fail(&self, reason: String) {
+        if self.is_offline.replace(true) {
+            self.changed.notify_all();
+            return;
+        }
+        tracing::error!(tp = %self.place.tp, %reason, "the log is offline until the broker restarts");
+        self.state.borrow_mut().offline = Some(reason);
+        self.notify();
+    }
+
+    fn set_full(&self, is_full: bool) {
+        if !self.appender.set_full(is_full) {
+            return;
+        }
+        if is_full {
+            tracing::warn!(tp = %self.place.tp, "no space left: appends are refused until it returns");
+        } else {
+            tracing::info!(tp = %self.place.tp, "space returned: appends are taken again");
+        }
+        self.notify();
+    }
+
+    fn notify(&self) {
+        self.changed.notify_all();
+        let observer = self.observer.borrow().clone();
+        if let Some(observer) = observer {
+            observer();
+        }
+    }
+
+    fn refuse_ended(&self) -> Result<(), AppendError> {
+        if self.is_offline() {
+            return Err(AppendError::Offline(self.offline().unwrap_or_default()));
+        }
+        if self.is_ended() { Err(AppendError::Offline("it is closed".to_owned())) } else { Ok(()) }
+    }
+
+    fn is_offline(&self) -> bool {
+        self.is_offline.get()
+    }
+
+    fn is_ended(&self) -> bool {
+        self.is_ended.get()
+    }
+
+    /// Whether a flush round would have something to do.
+    fn is_dirty(&self) -> bool {
+        let limits = self.limits.get();
+        let state = self.state.borrow();
+        let mut newest = state.segments.iter().rev();
+        limits.flushed < limits.written || newest.nth(1).is_some_and(|older| older.phase.get() != Phase::Sealed)
+    }
+
+    /// Segments that may have unsynced bytes, oldest first; the active one last.
+    fn unsealed_segments(&self) -> VecDeque<Rc<Segment>> {
+        let mut unsealed = VecDeque::new();
+        for segment in self.state.borrow().segments.iter().rev() {
+            if segment.phase.get() == Phase::Sealed {
+                break;
+            }
+            unsealed.push_front(Rc::clone(segment));
+        }
+        unsealed
+    }
+
+    fn shared(&self) -> &Rc<Shared> {
+        &self.runtime.0
+    }
+
+    fn file_name(&self, segment: &Segment) -> String {
+        segment.path(&self.place.dir, DATA_SUFFIX).display().to_string()
+    }
 }
-/// A planned read.
-pub struct ReadPlan {}
-impl ReadPlan {
-    /// The data, when all of it is in the tail cache (the usual case of a caught-up consumer); else the plan back.
-    pub fn try_now(self) -> Result<ReadData, ReadPlan> { todo!() }
-    /// The data, from cache and disk.
-    pub async fn run(self) -> Result<ReadData, ReadError> { todo!() }
+
+/// Whether the batch goes into a new segment: size, time, a full index, or an offset too far from the segment's base.
+/// Source: Kafka's `LogSegment.shouldRoll`.
+fn should_roll(
+    active: &Segment,
+    info: &BatchInfo,
+    last_offset: Offset,
+    settings: &LogSettings,
+    now: TimestampMs,
+) -> bool {
+    let bytes = active.bytes.get();
+    if bytes == 0 {
+        return false;
+    }
+    // Records carry their own clock; a segment whose first record has none goes by the broker's.
+    let waited_ms = match active.first_timestamp.get() {
+        Some(first) if first >= 0 => info.max_timestamp.saturating_sub(first),
+        _ => now.saturating_sub(active.created),
+    };
+    let age_max = i64::try_from(settings.segment_ms.as_millis()).unwrap_or(i64::MAX).saturating_sub(active.jitter_ms);
+    bytes + u64::from(info.bytes) > u64::from(settings.segment_bytes)
+        || waited_ms > age_max
+        || active.is_index_full(settings.index_bytes_max)
+        || index::relative(active.base, last_offset).is_none()
 }
-/// Removes what an earlier run left behind (`*-delete` directories, `.deleted`, `.tmp`) in one log dir. Blocking; control thread.
-pub fn sweep_leftovers(log_dir: &std::path::Path) -> std::io::Result<u32> { let _ = log_dir; todo!() }

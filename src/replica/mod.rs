@@ -1,1 +1,445 @@
-//! (stub)
+//! One partition in the cluster's eyes: who leads it, what is acknowledged, what may be read, who waits.
+//!
+//! Shell. Owns the role, the leader epoch, the high watermark and the waiters of one partition; not the bytes (`log`), not
+//! requests or their codes (`server`). Always: `log_start <= last_stable <= high_watermark <= log_end`; limits are read
+//! once per request into one value; whoever waits is woken when the log ends. Source: KIP-101, KIP-207; Kafka's `Partition`.
+
+pub mod isr;
+pub mod waiters;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+
+use crate::config::TopicSettings;
+use crate::log::{AppendError, Appended, Log, OpenError, ReadBounds, ReadError, ReadPlan};
+use crate::protocol::batch::{self, BatchInfo};
+use crate::replica::isr::Progress;
+use crate::replica::waiters::{AckKey, Waiters, Watch, WatchKey};
+use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs, TopicPartition};
+
+/// What a reader may see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// Everything below the high watermark.
+    ReadUncommitted,
+    /// Everything below the last stable offset.
+    ReadCommitted,
+    /// Everything in the log: replicas and the debugging consumer.
+    LogEnd,
+}
+
+/// The bounds of a partition, read once per request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Incl.
+    pub log_start: Offset,
+    /// Excl.
+    pub last_stable: Offset,
+    /// Excl.
+    pub high_watermark: Offset,
+    /// Excl.
+    pub log_end: Offset,
+    /// The leadership these belong to.
+    pub leader_epoch: LeaderEpoch,
+    /// Position of the clock of waiting fetches; see [`Partition::watch`].
+    pub visible_bytes: u64,
+}
+
+impl Limits {
+    /// Where a read under `isolation` ends, excl.
+    pub fn bound(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::ReadUncommitted => self.high_watermark,
+            Isolation::ReadCommitted => self.last_stable,
+            Isolation::LogEnd => self.log_end,
+        }
+    }
+}
+
+/// The peer's idea of who leads does not fit ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LeadershipError {
+    /// This broker does not lead the partition, or no longer does.
+    #[error("not the leader")]
+    NotLeader,
+    /// The request is older than the current leadership (KIP-320).
+    #[error("leader epoch {given} is older than {current}")]
+    Fenced {
+        /// The request's.
+        given: LeaderEpoch,
+        /// Ours.
+        current: LeaderEpoch,
+    },
+    /// The request knows a leadership we have not heard of (KIP-320).
+    #[error("leader epoch {given} is newer than {current}")]
+    Unknown {
+        /// The request's.
+        given: LeaderEpoch,
+        /// Ours.
+        current: LeaderEpoch,
+    },
+}
+
+/// Why a batch was not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum ProduceError {
+    /// Role or epoch.
+    #[error(transparent)]
+    Leadership(#[from] LeadershipError),
+    /// The log refused it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// Appended, but not acknowledged before the deadline; it may still become so.
+    #[error("not acknowledged in time")]
+    TimedOut,
+}
+
+/// Why nothing was read.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Role or epoch.
+    #[error(transparent)]
+    Leadership(#[from] LeadershipError),
+    /// The log refused it.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// What is read of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest {
+    /// First offset wanted.
+    pub from: Offset,
+    /// Budget.
+    pub bytes_max: usize,
+    /// The first batch may exceed the budget (KIP-74).
+    pub at_least_one: bool,
+    /// How far.
+    pub isolation: Isolation,
+}
+
+/// Counters of one partition since start.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Traffic {
+    /// Records appended.
+    pub records_in: u64,
+    /// Bytes appended.
+    pub bytes_in: u64,
+    /// Bytes fetched.
+    pub bytes_out: u64,
+}
+
+/// One partition this shard owns and this broker leads.
+pub struct Partition {
+    id: PartitionId,
+    name: TopicPartition,
+    log: Rc<Log>,
+    leader_epoch: Cell<LeaderEpoch>,
+    ended: Cell<bool>,
+    settings: RefCell<Rc<TopicSettings>>,
+    progress: RefCell<Progress>,
+    waiters: RefCell<Waiters>,
+    traffic: Cell<Traffic>,
+}
+
+impl Partition {
+    /// Takes over an opened log as its leader from `leader_epoch` on.
+    pub async fn lead(
+        id: PartitionId,
+        name: TopicPartition,
+        log: Rc<Log>,
+        leader_epoch: LeaderEpoch,
+        settings: Rc<TopicSettings>,
+    ) -> Result<Rc<Self>, OpenError> {
+        log.begin_epoch(leader_epoch).await?;
+        let partition = Rc::new(Self {
+            id,
+            name,
+            leader_epoch: Cell::new(leader_epoch),
+            ended: Cell::new(false),
+            settings: RefCell::new(settings),
+            // What recovery kept is on the device; with one replica it is all acknowledged.
+            progress: RefCell::new(Progress::new(log.acked_offset())),
+            waiters: RefCell::default(),
+            traffic: Cell::default(),
+            log: log.clone(),
+        });
+        let observer = Rc::downgrade(&partition);
+        log.on_change(move || {
+            if let Some(partition) = observer.upgrade() {
+                partition.on_log_change();
+            }
+        });
+        Ok(partition)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TopicPartition {
+        &self.name
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &Rc<Log> {
+        &self.log
+    }
+
+    /// The epoch this broker leads in.
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch.get()
+    }
+
+    /// The settings of its topic.
+    pub fn settings(&self) -> Rc<TopicSettings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Bytes and records since start.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+
+    /// How many wait: acks and watches.
+    pub fn waiting(&self) -> (usize, usize) {
+        self.waiters.borrow().counts()
+    }
+
+    /// The bounds now.
+    pub fn limits(&self) -> Limits {
+        let log = self.log.limits();
+        let progress = self.progress.borrow();
+        let high_watermark = progress.high_watermark();
+        // DeleteRecords and retention stop at the high watermark, so the start cannot pass it.
+        debug_assert!(log.log_start <= high_watermark && high_watermark <= log.log_end, "{log:?} {high_watermark}");
+        Limits {
+            log_start: log.log_start,
+            last_stable: self.log.first_unstable().map_or(high_watermark, |unstable| unstable.min(high_watermark)),
+            high_watermark,
+            log_end: log.log_end,
+            leader_epoch: self.leader_epoch.get(),
+            visible_bytes: progress.visible_bytes(),
+        }
+    }
+
+    /// Judges the epoch a request carries; `None` asks for no check.
+    pub fn check_epoch(&self, given: Option<LeaderEpoch>) -> Result<(), LeadershipError> {
+        let current = self.leader_epoch.get();
+        match given {
+            Some(given) if given < current => Err(LeadershipError::Fenced { given, current }),
+            Some(given) if given > current => Err(LeadershipError::Unknown { given, current }),
+            _ if self.ended.get() => Err(LeadershipError::NotLeader),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends one checked batch. No await: order is the order of calls. Not acknowledged yet: see [`Partition::acked`].
+    pub fn append_as_leader(
+        &self,
+        mut batch: BytesMut,
+        mut info: BatchInfo,
+        now: TimestampMs,
+    ) -> Result<Appended, ProduceError> {
+        self.check_epoch(None)?;
+        if self.settings.borrow().log_append_time {
+            batch::set_log_append_time(&mut batch, now);
+            info = batch::parse_header(&batch).expect("a checked batch stays one when its timestamps are set");
+        }
+        let appended = self.log.append(batch, &info, self.leader_epoch.get(), now)?;
+        if !appended.duplicate {
+            self.progress.borrow_mut().on_append(appended.last_offset.next(), info.bytes);
+            let mut traffic = self.traffic.get();
+            traffic.records_in += u64::from(info.records);
+            traffic.bytes_in += u64::from(info.bytes);
+            self.traffic.set(traffic);
+            // Class `memory`: acknowledged as soon as it is appended, and nothing else would say so.
+            self.on_log_change();
+        }
+        Ok(appended)
+    }
+
+    /// Resolves when everything below `offset` is acknowledged, with an error when the log or the leadership ended first.
+    /// The caller races it against the deadline.
+    pub fn acked(self: &Rc<Self>, offset: Offset) -> Acked {
+        Acked { partition: self.clone(), offset, leader_epoch: self.leader_epoch.get(), key: None }
+    }
+
+    /// Plans a read; no plan when there is nothing below the bound. Above the bound and up to the log end is no error.
+    pub fn plan_read(&self, wanted: ReadRequest) -> Result<(Limits, Option<ReadPlan>), FetchError> {
+        self.check_epoch(None)?;
+        if let Some(reason) = self.log.offline() {
+            return Err(ReadError::Offline(reason).into());
+        }
+        let limits = self.limits();
+        if wanted.from < limits.log_start || wanted.from > limits.log_end {
+            let (start, end) = (limits.log_start, limits.log_end);
+            return Err(ReadError::OutOfRange { wanted: wanted.from, start, end }.into());
+        }
+        let below = limits.bound(wanted.isolation);
+        if wanted.from >= below || (wanted.bytes_max == 0 && !wanted.at_least_one) {
+            return Ok((limits, None));
+        }
+        let bounds = ReadBounds { below, bytes_max: wanted.bytes_max, at_least_one: wanted.at_least_one };
+        Ok((limits, Some(self.log.plan_read(wanted.from, bounds)?)))
+    }
+
+    /// Where a client's history that ends at `from`, with a last record of `last_fetched`, leaves ours: the last epoch both
+    /// share and its end. `None` when it does not. Source: KIP-320, KIP-595.
+    pub fn diverging(
+        &self,
+        last_fetched: LeaderEpoch,
+        from: Offset,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, ReadError> {
+        let limits = self.limits();
+        let out_of_range = ReadError::OutOfRange { wanted: from, start: limits.log_start, end: limits.log_end };
+        if from < limits.log_start {
+            // Before divergence: a reader below the log start must reset, not truncate (KAFKA-12996).
+            return Err(out_of_range);
+        }
+        let (epoch, end) = self.log.epoch_end(last_fetched).ok_or(out_of_range)?;
+        Ok((epoch < last_fetched || end < from).then_some((epoch, end)))
+    }
+
+    /// The epoch that `offset` was or will be written under; `None` before the first one known.
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        // Ends rise with epochs, so the first epoch that ends above the offset holds it.
+        let (mut low, mut high) = (0, self.leader_epoch.get().value());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let ends_above = LeaderEpoch::new(middle)
+                .and_then(|epoch| self.log.epoch_end(epoch))
+                .is_some_and(|(_, end)| end > offset);
+            if ends_above { high = middle } else { low = middle + 1 }
+        }
+        LeaderEpoch::new(low).and_then(|epoch| self.log.epoch_end(epoch)).map(|(epoch, _)| epoch)
+    }
+
+    /// A planned read is done: the world may have moved meanwhile. Counts the bytes.
+    pub fn finish_read(&self, limits: &Limits, bytes: usize) -> Result<(), LeadershipError> {
+        if self.ended.get() || self.leader_epoch.get() != limits.leader_epoch {
+            return Err(LeadershipError::NotLeader);
+        }
+        let mut traffic = self.traffic.get();
+        traffic.bytes_out += bytes as u64;
+        self.traffic.set(traffic);
+        Ok(())
+    }
+
+    /// Counts `watch` down with every byte that becomes visible from `seen` (of [`Limits::visible_bytes`]) on. The place
+    /// is left when the value is dropped.
+    pub fn watch(self: &Rc<Self>, watch: &Rc<Watch>, seen: u64) -> Watched {
+        let key = self.waiters.borrow_mut().watch(watch.clone());
+        let missed = self.progress.borrow().visible_bytes().saturating_sub(seen);
+        let woken =
+            if self.ended.get() || self.log.offline().is_some() { watch.fire() } else { watch.count_down(missed) };
+        if let Some(waker) = woken {
+            waker.wake();
+        }
+        Watched { partition: self.clone(), key }
+    }
+
+    /// A new leadership of this broker begins.
+    pub async fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), OpenError> {
+        self.log.begin_epoch(epoch).await?;
+        self.leader_epoch.set(epoch);
+        self.wake_everybody();
+        Ok(())
+    }
+
+    /// The topic's settings changed.
+    pub fn set_settings(&self, settings: Rc<TopicSettings>) {
+        self.log.set_settings(settings.log.clone());
+        *self.settings.borrow_mut() = settings;
+        self.on_log_change();
+    }
+
+    /// The partition is deleted or the shard stops: no further request is served, and everybody who waits is told.
+    pub fn end(&self) {
+        self.ended.set(true);
+        self.wake_everybody();
+    }
+
+    fn on_log_change(&self) {
+        if self.log.offline().is_some() {
+            return self.wake_everybody();
+        }
+        let acked = self.log.acked_offset();
+        let Some(bytes) = self.progress.borrow_mut().on_acked([acked]) else { return };
+        let mut woken = Vec::new();
+        self.waiters.borrow_mut().on_high_watermark(acked, bytes, &mut woken);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_everybody(&self) {
+        let mut woken = Vec::new();
+        self.waiters.borrow_mut().on_end(&mut woken);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Waits for an acknowledgement; see [`Partition::acked`].
+pub struct Acked {
+    partition: Rc<Partition>,
+    offset: Offset,
+    leader_epoch: LeaderEpoch,
+    key: Option<AckKey>,
+}
+
+impl Acked {
+    /// The outcome, when it is known already.
+    pub fn now(&self) -> Option<Result<(), ProduceError>> {
+        if let Some(reason) = self.partition.log.offline() {
+            return Some(Err(AppendError::Offline(reason).into()));
+        }
+        if self.partition.ended.get() || self.partition.leader_epoch.get() != self.leader_epoch {
+            return Some(Err(LeadershipError::NotLeader.into()));
+        }
+        (self.partition.progress.borrow().high_watermark() >= self.offset).then_some(Ok(()))
+    }
+}
+
+impl Future for Acked {
+    type Output = Result<(), ProduceError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = self.now() {
+            return Poll::Ready(outcome);
+        }
+        let mut waiters = self.partition.waiters.borrow_mut();
+        let kept = self.key.is_some_and(|key| waiters.rewake(key, context.waker()));
+        if !kept {
+            let key = waiters.wait_for(self.offset, context.waker().clone());
+            drop(waiters);
+            self.key = Some(key);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Acked {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.partition.waiters.borrow_mut().forget_ack(key);
+        }
+    }
+}
+
+/// A place among the watches of one partition; dropping it leaves it.
+pub struct Watched {
+    partition: Rc<Partition>,
+    key: WatchKey,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.partition.waiters.borrow_mut().forget_watch(self.key);
+    }
+}

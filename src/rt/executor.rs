@@ -1,25 +1,61 @@
-//! Executors (stub).
+//! Shell. Starting and ending the executors: one pinned thread per shard, with the guards that glommio 0.9 needs.
+//!
+//! Owns the threads, the watchdog and the probe files. Knows nothing of what the shards run. Always: executors start one
+//! after another, so that each can tell its own rings by what appeared in `/proc/self/fd`; the first direct file each thread
+//! opens on a data device is not empty (an empty one makes glommio believe that the device can poll, which burns a core and
+//! turns a flush into 4 ms); the first timer, which is late by tens of milliseconds, is over before a shard's own code runs.
+
+use std::fs;
 use std::future::Future;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
+
+pub use super::host::probe_host;
+use super::pulse::{Pulse, Watchdog};
+use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
+
+/// Entries of each ring; a mass of cancellations beyond it would panic inside glommio.
+const RING_DEPTH: usize = 1024;
+/// Each shard's pool of direct-I/O memory. glommio registers it with its rings, which makes all of it resident.
+const IO_MEMORY_BYTES_DEFAULT: usize = 4 << 20;
+/// Two, staggered: one alone may itself be among the tasks that glommio forgot.
+const HEARTBEATS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(13)];
+/// Content of the probe files: one block, so that a direct read of it succeeds on every device.
+const PROBE: [u8; 4096] = [b'.'; 4096];
+
 /// How the executors are set up.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// CPUs, one shard each, in order; from the affinity mask (`core_affinity`).
     pub cpus: Vec<usize>,
-    /// Bytes of each shard's pinned pool for direct I/O.
+    /// Bytes of each shard's pinned pool for direct I/O. Beyond it buffers come from the allocator, which costs page faults.
     pub io_memory_bytes: usize,
-    /// Directories on whose devices files will be opened (IOPOLL guard).
-    pub data_dirs: Vec<std::path::PathBuf>,
+    /// Directories on whose devices files will be opened (IOPOLL guard). They must exist and be writable.
+    pub data_dirs: Vec<PathBuf>,
 }
+
+impl Setup {
+    /// One shard per CPU this process may use, and the default pool.
+    pub fn on_all_cpus(data_dirs: Vec<PathBuf>) -> Self {
+        let cpus = core_affinity::get_core_ids().map(|cores| cores.into_iter().map(|core| core.id).collect());
+        Self { cpus: cpus.unwrap_or_else(|| vec![0]), io_memory_bytes: IO_MEMORY_BYTES_DEFAULT, data_dirs }
+    }
+}
+
 /// Running executors.
-pub struct Shards {}
-/// Starts one executor per CPU; `main(index)` builds the future each runs to its end. Serialises starts, applies the guards, starts the watchdog.
-pub fn start<F, Fut>(setup: Setup, main: F) -> Result<Shards, StartError>
-where F: Fn(ShardIndex) -> Fut + Send + Clone + 'static, Fut: Future<Output = ()> + 'static { let _ = (setup, main); todo!() }
-impl Shards {
-    /// Waits for every executor to return.
-    pub fn join(self) -> Result<(), StartError> { todo!() }
+pub struct Shards {
+    handles: Vec<ExecutorJoinHandle<Result<(), StartError>>>,
+    pulses: Vec<Arc<Pulse>>,
+    watchdog: Watchdog,
 }
+
 /// Why the executors did not start: one clear line each (what, where, what to do).
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -33,5 +69,254 @@ pub enum StartError {
     #[error("{0}")]
     Other(String),
 }
-/// Checks host facts before anything starts (kernel, io_uring permitted, memlock, nofile raised): the first fatal finding is the error; the rest are warnings.
-pub fn probe_host() -> Result<Vec<String>, StartError> { todo!() }
+
+/// Starts one executor per CPU; `main(index)` builds the future each runs to its end. Serialises starts, applies the guards,
+/// starts the watchdog. When one fails, none has run its main, and those already started have ended before the error returns.
+pub fn start<F, Fut>(setup: Setup, main: F) -> Result<Shards, StartError>
+where
+    F: Fn(ShardIndex) -> Fut + Send + Clone + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    if setup.cpus.is_empty() {
+        return Err(StartError::Other("no CPU to run on: the CPU set is empty".into()));
+    }
+    let probes = Probes::write(&setup.data_dirs)?;
+    let mut shards = Vec::with_capacity(setup.cpus.len());
+    for (index, cpu) in setup.cpus.iter().enumerate() {
+        match StartedShard::start(index, *cpu, setup.io_memory_bytes, probes.paths.clone(), main.clone()) {
+            Ok(shard) => shards.push(shard),
+            Err(error) => {
+                shards.into_iter().for_each(StartedShard::give_up);
+                return Err(error);
+            }
+        }
+    }
+    let pulses: Vec<Arc<Pulse>> = shards.iter().map(|shard| shard.pulse.clone()).collect();
+    let watchdog = Watchdog::start(pulses.clone())
+        .map_err(|error| StartError::Other(format!("the watchdog thread did not start: {error}")))?;
+    Ok(Shards { handles: shards.into_iter().map(StartedShard::go).collect(), pulses, watchdog })
+}
+
+/// Runs one future on a shard of its own, on the first CPU of `setup`, and returns what it returns. For tools and tests.
+pub fn run_one<T, F, Fut>(setup: Setup, main: F) -> Result<T, StartError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    let (sender, receiver) = mpsc::channel();
+    let cpus = setup.cpus.first().copied().into_iter().collect();
+    let once = Arc::new(crossbeam_queue::ArrayQueue::new(1));
+    // The queue has room for one.
+    let _ = once.push((main, sender));
+    let shards = start(Setup { cpus, ..setup }, move |_| {
+        let once = once.clone();
+        async move {
+            if let Some((main, sender)) = once.pop() {
+                // The receiver waits below.
+                let _ = sender.send(main().await);
+            }
+        }
+    })?;
+    shards.join()?;
+    receiver.recv().map_err(|_| StartError::Other("the shard ended without a result".into()))
+}
+
+impl Shards {
+    /// Waits for every executor to return. The first that ended badly is the error.
+    pub fn join(self) -> Result<(), StartError> {
+        let mut first_error = None;
+        for (index, handle) in self.handles.into_iter().enumerate() {
+            let result = handle.join().map_err(|error| explain(index, &error)).and_then(|result| result);
+            first_error = first_error.or(result.err());
+        }
+        self.watchdog.end();
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// How often the watchdog kicked each shard because it stood still with work to do.
+    pub fn kicks(&self) -> Vec<u64> {
+        self.pulses.iter().map(|pulse| pulse.kicks()).collect()
+    }
+}
+
+/// One executor that is ready and waits for the others.
+struct StartedShard {
+    handle: ExecutorJoinHandle<Result<(), StartError>>,
+    pulse: Arc<Pulse>,
+    /// Dropped unsent: end without running anything.
+    go: mpsc::Sender<()>,
+}
+
+impl StartedShard {
+    fn start<F, Fut>(
+        index: ShardIndex,
+        cpu: usize,
+        io_memory_bytes: usize,
+        probes: Vec<PathBuf>,
+        main: F,
+    ) -> Result<Self, StartError>
+    where
+        F: Fn(ShardIndex) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let other =
+            |what: &str, error: &dyn std::fmt::Display| StartError::Other(format!("shard {index}: {what}: {error}"));
+        let pulse = Pulse::new().map_err(|error| other("no descriptor for its bell", &error))?;
+        let (ready_sender, ready) = mpsc::channel();
+        let (go, go_receiver) = mpsc::channel();
+        let starting = serialise();
+        let rings_before = rings().map_err(|error| other("/proc/self/fd", &error))?;
+        let shared = pulse.clone();
+        let handle = LocalExecutorBuilder::new(Placement::Fixed(cpu))
+            .name(&format!("shard-{index}"))
+            .io_memory(io_memory_bytes)
+            .ring_depth(RING_DEPTH)
+            .preempt_timer(PREEMPT_EVERY)
+            .spawn(move || async move {
+                let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
+                let prepared = match own {
+                    Ok(own) => prepare(&probes).await.map(|()| own),
+                    Err(error) => Err(StartError::Other(format!("shard {index}: /proc/self/fd: {error}"))),
+                };
+                let rings = match prepared {
+                    Ok(rings) => rings,
+                    Err(error) => {
+                        shared.finish();
+                        return Err(error);
+                    }
+                };
+                let current = Current::install(index, shared.clone(), rings);
+                // Nobody waits for it when the start was given up.
+                let _ = ready_sender.send(());
+                if go_receiver.recv().is_err() {
+                    shared.finish();
+                    return Ok(());
+                }
+                let result = run(main(index), &current).await;
+                shared.finish();
+                result
+            })
+            .map_err(|error| explain(index, &error))?;
+        if ready.recv().is_ok() {
+            drop(starting);
+            return Ok(Self { handle, pulse, go });
+        }
+        match handle.join() {
+            Err(error) => Err(explain(index, &error)),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) => Err(StartError::Other(format!("shard {index} ended before it was ready"))),
+        }
+    }
+
+    fn go(self) -> ExecutorJoinHandle<Result<(), StartError>> {
+        // It waits for this and for nothing else.
+        let _ = self.go.send(());
+        self.handle
+    }
+
+    fn give_up(self) {
+        drop(self.go);
+        // The error that made us give up is the one to report.
+        let _ = self.handle.join();
+    }
+}
+
+/// Runs a shard's main future with heartbeats, and ends its tasks after it.
+async fn run(main: impl Future<Output = ()> + 'static, current: &std::rc::Rc<Current>) -> Result<(), StartError> {
+    for period in HEARTBEATS {
+        spawn_unseen(current.clone().heartbeat(period));
+    }
+    spawn_unseen(current.clone().answer_kicks());
+    let done = spawn(main).join().await;
+    current.end_tasks().await;
+    done.ok_or_else(|| StartError::Other(format!("shard {}: its main task panicked (see the log)", current.index)))
+}
+
+/// The guards that must come before anything else on an executor's thread.
+async fn prepare(probes: &[PathBuf]) -> Result<(), StartError> {
+    for probe in probes {
+        let refused = |error: &dyn std::fmt::Display| {
+            StartError::Other(format!(
+                "{}: cannot open files with direct I/O (O_DIRECT) here: {error}; use a directory on ext4, xfs or another \
+                 file system that supports it",
+                probe.parent().unwrap_or(probe).display()
+            ))
+        };
+        let file = glommio::io::DmaFile::open(probe).await.map_err(|error| refused(&error))?;
+        file.close().await.map_err(|error| refused(&error))?;
+    }
+    glommio::timer::sleep(PREEMPT_EVERY).await;
+    Ok(())
+}
+
+/// Held while one executor starts, over all starts of this process.
+#[allow(clippy::disallowed_types, reason = "taken by plain threads at start only, never on a shard")]
+fn serialise() -> std::sync::MutexGuard<'static, ()> {
+    static STARTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Every io_uring descriptor of this process.
+fn rings() -> std::io::Result<Vec<RawFd>> {
+    let mut rings = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        // One may close while we read.
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        if target.as_os_str() == "anon_inode:[io_uring]" {
+            rings.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+        }
+    }
+    Ok(rings)
+}
+
+/// A non-empty file in each data directory, gone again when dropped.
+struct Probes {
+    paths: Vec<PathBuf>,
+}
+
+impl Probes {
+    fn write(data_dirs: &[PathBuf]) -> Result<Self, StartError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mut probes = Self { paths: Vec::new() };
+        for dir in data_dirs {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = dir.join(format!(".direct-io-probe-{}-{count}", std::process::id()));
+            write_probe(&path).map_err(|error| {
+                StartError::Other(format!(
+                    "{}: cannot write here: {error}; choose a directory this user may write",
+                    dir.display()
+                ))
+            })?;
+            probes.paths.push(path);
+        }
+        Ok(probes)
+    }
+}
+
+fn write_probe(path: &Path) -> std::io::Result<()> {
+    fs::write(path, PROBE)
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // Left behind it does no harm.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// One line for what glommio reports.
+fn explain(shard: ShardIndex, error: &GlommioError<()>) -> StartError {
+    match error {
+        GlommioError::ReactorError(ReactorErrorKind::MemLockLimit(is, wanted)) => StartError::MemLock(format!(
+            "memlock limit is {is} bytes, the rings need {wanted}: raise it with `ulimit -l 8192` or LimitMEMLOCK=8M"
+        )),
+        GlommioError::BuilderError(glommio::BuilderErrorKind::ThreadPanic(_)) => {
+            StartError::Other(format!("shard {shard}: its thread panicked (see the log)"))
+        }
+        error => StartError::Other(format!("shard {shard} did not start: {error}")),
+    }
+}

@@ -1,0 +1,363 @@
+//! `ringlog log dump`: prints what lies in segment files, ours and Kafka's, with the fields of Kafka's own dump tool.
+//!
+//! Shell: reads files, writes lines. Owns the rendering; formats belong to `protocol::batch` and `log`. Always: a torn or
+//! preallocated tail is told apart from corruption, an unreadable batch is named with its position, and nothing is ever
+//! written to the files. Source: the output of Kafka 4.4's `DumpLogSegments`, byte for byte where it says the same thing.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::log::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::log::producers::snapshot_entries;
+use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
+
+/// Most bytes the records of one batch may take once decompressed; a file is data from anywhere.
+const RECORDS_BYTES_MAX: usize = 256 << 20;
+
+/// `ringlog log dump`
+#[derive(clap::Args, Clone, Debug)]
+pub struct DumpArgs {
+    /// Files to print: .log, .index, .timeindex, .snapshot
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print every record of every batch, without keys and values
+    #[arg(long)]
+    pub records: bool,
+    /// Print every record with its key and value as text
+    #[arg(long)]
+    pub data: bool,
+    /// Output: text as Kafka's tool prints it, or one JSON object a line
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// How lines are written.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// For people, and scripts that read Kafka's tool.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// Prints the files. Errors: a file that cannot be read or is of no known kind; batches that are not valid.
+pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut faults = 0;
+    for file in &args.files {
+        faults += dump(file, args, &mut out).with_context(|| file.display().to_string())?;
+    }
+    out.flush()?;
+    if faults > 0 {
+        bail!("{faults} invalid batches or entries; see the lines marked isvalid: false and FAULT");
+    }
+    Ok(())
+}
+
+/// Prints one file; how many faults it has.
+fn dump(file: &Path, args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<usize> {
+    let bytes = fs::read(file)?;
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let base = name.split('.').next().and_then(|digits| digits.parse::<i64>().ok());
+    if args.output == Output::Text {
+        writeln!(out, "Dumping {}", file.display())?;
+    }
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    match (extension, base) {
+        (Some("log"), base) => {
+            if let (Output::Text, Some(base)) = (args.output, base) {
+                writeln!(out, "Log starting offset: {base}")?;
+            }
+            dump_batches(&bytes, args, out)
+        }
+        (Some("index"), Some(base)) => dump_offset_index(&bytes, base, args.output, out),
+        (Some("timeindex"), Some(base)) => dump_time_index(&bytes, base, args.output, out),
+        (Some("snapshot"), _) => dump_producers(&bytes, args.output, out),
+        _ => bail!("not a segment file: expected <20 digits>.log, .index, .timeindex or .snapshot"),
+    }
+}
+
+fn dump_batches(bytes: &[u8], args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<usize> {
+    let mut position = 0;
+    let mut faults = 0;
+    while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
+        if rest.iter().all(|byte| *byte == 0) {
+            note(args.output, out, position, &format!("{} preallocated bytes, no data", rest.len()))?;
+            break;
+        }
+        let info = match batch::parse_header(rest) {
+            Ok(info) if info.bytes as usize <= rest.len() => info,
+            Ok(info) => {
+                let missing = info.bytes as usize - rest.len();
+                note(args.output, out, position, &format!("the last batch is cut short by {missing} bytes"))?;
+                faults += 1;
+                break;
+            }
+            Err(error) => {
+                note(args.output, out, position, &format!("no batch here: {error}"))?;
+                faults += 1;
+                break;
+            }
+        };
+        let whole = &rest[..info.bytes as usize];
+        let valid = batch::check_stored(whole).is_ok();
+        faults += usize::from(!valid);
+        match args.output {
+            Output::Text => writeln!(out, "{}", batch_text(&info, position, valid))?,
+            Output::Json => writeln!(out, "{}", batch_json(&info, position, valid))?,
+        }
+        if valid && (args.records || args.data) {
+            dump_records(whole, &info, args, out)?;
+        }
+        position += info.bytes as usize;
+    }
+    Ok(faults)
+}
+
+fn note(output: Output, out: &mut impl Write, position: usize, what: &str) -> io::Result<()> {
+    match output {
+        Output::Text => writeln!(out, "FAULT at position {position}: {what}"),
+        Output::Json => writeln!(out, "{}", json!({ "position": position, "note": what })),
+    }
+}
+
+fn timestamp_kind(info: &BatchInfo) -> &'static str {
+    if info.log_append_time { "LogAppendTime" } else { "CreateTime" }
+}
+
+struct Sequences {
+    id: i64,
+    epoch: i16,
+    first: i32,
+    last: i32,
+}
+
+fn sequences(info: &BatchInfo) -> Sequences {
+    let Some(producer) = info.producer else { return Sequences { id: -1, epoch: -1, first: -1, last: -1 } };
+    let first = producer.base_sequence;
+    Sequences {
+        id: producer.id.value(),
+        epoch: producer.epoch.value(),
+        first: first.map_or(-1, |sequence| sequence.value()),
+        last: first.map_or(-1, |sequence| sequence.plus(info.last_offset_delta).value()),
+    }
+}
+
+fn batch_text(info: &BatchInfo, position: usize, valid: bool) -> String {
+    let Sequences { id, epoch, first, last } = sequences(info);
+    let horizon =
+        if info.delete_horizon { format!("OptionalLong[{}]", info.base_timestamp) } else { "OptionalLong.empty".to_owned() };
+    format!(
+        "baseOffset: {} lastOffset: {} count: {} baseSequence: {first} lastSequence: {last} producerId: {id} \
+         producerEpoch: {epoch} partitionLeaderEpoch: {} isTransactional: {} isControl: {} deleteHorizonMs: {horizon} \
+         position: {position} {}: {} size: {} magic: 2 compresscodec: {} crc: {} isvalid: {valid}",
+        info.base_offset,
+        info.base_offset + i64::from(info.last_offset_delta),
+        info.records,
+        info.leader_epoch,
+        info.transactional,
+        info.control,
+        timestamp_kind(info),
+        info.max_timestamp,
+        info.bytes,
+        info.codec.map_or("unknown", batch::Codec::name),
+        info.crc,
+    )
+}
+
+fn batch_json(info: &BatchInfo, position: usize, valid: bool) -> Value {
+    let Sequences { id, epoch, first, last } = sequences(info);
+    json!({
+        "baseOffset": info.base_offset,
+        "lastOffset": info.base_offset + i64::from(info.last_offset_delta),
+        "count": info.records,
+        "baseSequence": first,
+        "lastSequence": last,
+        "producerId": id,
+        "producerEpoch": epoch,
+        "partitionLeaderEpoch": info.leader_epoch,
+        "isTransactional": info.transactional,
+        "isControl": info.control,
+        "deleteHorizonMs": info.delete_horizon.then_some(info.base_timestamp),
+        "position": position,
+        "timestampType": timestamp_kind(info),
+        "maxTimestamp": info.max_timestamp,
+        "size": info.bytes,
+        "magic": 2,
+        "compresscodec": info.codec.map(batch::Codec::name),
+        "crc": info.crc,
+        "isvalid": valid,
+    })
+}
+
+fn dump_records(whole: &[u8], info: &BatchInfo, args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let records = match Records::open(whole, RECORDS_BYTES_MAX.max(whole.len() - HEADER_BYTES)) {
+        Ok(records) => records,
+        Err(error) => return Ok(note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?),
+    };
+    for record in records.iter() {
+        match record {
+            Ok(record) => {
+                let line = match args.output {
+                    Output::Text => record_text(&record, info, args.data),
+                    Output::Json => record_json(&record, info, args.data).to_string(),
+                };
+                writeln!(out, "{line}")?;
+            }
+            Err(error) => note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?,
+        }
+    }
+    Ok(())
+}
+
+fn size(bytes: Option<&[u8]>) -> i64 {
+    bytes.map_or(-1, |bytes| bytes.len() as i64)
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    bytes.map_or_else(|| "null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
+    let first = info.producer.and_then(|producer| producer.base_sequence);
+    first.map_or(-1, |first| first.plus(record.offset_delta).value())
+}
+
+fn record_text(record: &Record<'_>, info: &BatchInfo, data: bool) -> String {
+    let headers: Vec<_> = record.headers.iter().map(|(name, _)| *name).collect();
+    let mut line = format!(
+        "| offset: {} {}: {} keySize: {} valueSize: {} sequence: {} headerKeys: [{}]",
+        info.base_offset + i64::from(record.offset_delta),
+        timestamp_kind(info),
+        record.timestamp,
+        size(record.key),
+        size(record.value),
+        sequence_of(record, info),
+        headers.join(","),
+    );
+    if data {
+        if record.key.is_some() {
+            line.push_str(&format!(" key: {}", text(record.key)));
+        }
+        line.push_str(&format!(" payload: {}", text(record.value)));
+    }
+    line
+}
+
+fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
+    let mut line = json!({
+        "offset": info.base_offset + i64::from(record.offset_delta),
+        "timestamp": record.timestamp,
+        "keySize": size(record.key),
+        "valueSize": size(record.value),
+        "sequence": sequence_of(record, info),
+        "headerKeys": record.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+    });
+    if data {
+        line["key"] = record.key.map_or(Value::Null, |key| json!(String::from_utf8_lossy(key)));
+        line["payload"] = record.value.map_or(Value::Null, |value| json!(String::from_utf8_lossy(value)));
+    }
+    line
+}
+
+/// Entries until the zeros of a preallocated file, each as (its number, its bytes).
+fn entries<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8; N])> {
+    bytes.as_chunks::<N>().0.iter().enumerate().take_while(|(index, entry)| *index == 0 || entry.iter().any(|byte| *byte != 0))
+}
+
+fn dump_offset_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+    let mut previous = None;
+    let mut faults = 0;
+    for (index, entry) in entries::<OFFSET_ENTRY_BYTES>(bytes) {
+        let [a, b, c, d, rest @ ..] = *entry;
+        let offset = base + i64::from(u32::from_be_bytes([a, b, c, d]));
+        let position = u32::from_be_bytes(rest);
+        match output {
+            Output::Text => writeln!(out, "offset: {offset} position: {position}")?,
+            Output::Json => writeln!(out, "{}", json!({ "offset": offset, "position": position }))?,
+        }
+        faults += out_of_order(&mut previous, offset, index, OFFSET_ENTRY_BYTES, output, out)?;
+    }
+    Ok(faults)
+}
+
+fn dump_time_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+    let mut previous = None;
+    let mut faults = 0;
+    for (index, entry) in entries::<TIME_ENTRY_BYTES>(bytes) {
+        let (timestamp, rest) = entry.split_first_chunk().expect("an entry is longer than its timestamp");
+        let timestamp = i64::from_be_bytes(*timestamp);
+        let relative = rest.first_chunk().map_or(0, |relative| u32::from_be_bytes(*relative));
+        let offset = base + i64::from(relative);
+        match output {
+            Output::Text => writeln!(out, "timestamp: {timestamp} offset: {offset}")?,
+            Output::Json => writeln!(out, "{}", json!({ "timestamp": timestamp, "offset": offset }))?,
+        }
+        faults += out_of_order(&mut previous, timestamp, index, TIME_ENTRY_BYTES, output, out)?;
+    }
+    Ok(faults)
+}
+
+/// Index keys rise strictly; anything else sends lookups astray.
+fn out_of_order(
+    previous: &mut Option<i64>,
+    key: i64,
+    index: usize,
+    entry_bytes: usize,
+    output: Output,
+    out: &mut impl Write,
+) -> io::Result<usize> {
+    let wrong = previous.is_some_and(|previous| key <= previous);
+    *previous = Some(key);
+    if wrong {
+        note(output, out, index * entry_bytes, "this entry does not lie after the one before it")?;
+    }
+    Ok(usize::from(wrong))
+}
+
+fn dump_producers(bytes: &[u8], output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+    let Some(entries) = snapshot_entries(bytes) else { bail!("not a sound producer snapshot (version or checksum)") };
+    for entry in entries {
+        let first_sequence = if entry.last_sequence < 0 { -1 } else { entry.last_sequence - entry.offset_delta };
+        match output {
+            Output::Text => writeln!(
+                out,
+                "producerId: {} producerEpoch: {} coordinatorEpoch: {} currentTxnFirstOffset: {} lastTimestamp: {} \
+                 firstSequence: {first_sequence} lastSequence: {} lastOffset: {} offsetDelta: {} timestamp: {}",
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.coordinator_epoch,
+                if entry.transaction_first < 0 {
+                    "OptionalLong.empty".to_owned()
+                } else {
+                    format!("OptionalLong[{}]", entry.transaction_first)
+                },
+                entry.timestamp,
+                entry.last_sequence,
+                entry.last_offset,
+                entry.offset_delta,
+                entry.timestamp,
+            )?,
+            Output::Json => writeln!(
+                out,
+                "{}",
+                json!({
+                    "producerId": entry.producer_id,
+                    "producerEpoch": entry.producer_epoch,
+                    "coordinatorEpoch": entry.coordinator_epoch,
+                    "currentTxnFirstOffset": (entry.transaction_first >= 0).then_some(entry.transaction_first),
+                    "firstSequence": first_sequence,
+                    "lastSequence": entry.last_sequence,
+                    "lastOffset": entry.last_offset,
+                    "offsetDelta": entry.offset_delta,
+                    "timestamp": entry.timestamp,
+                })
+            )?,
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,418 @@
+//! The start: from settings to a broker that answers, and from a signal back to nothing.
+//!
+//! Shell, on the main thread, which becomes the control thread. Order matters and is the order of the lines below: nothing
+//! on disk is touched before host, directories and listener are known to be good, and no client is let in before every
+//! log is open. Prints the few lines a person wants to see; everything else goes to the log.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::checkpoints;
+use super::flush_probe;
+use super::http::{self, Facts, Phase};
+use super::mesh::{ShardPort, ask_all};
+use super::stop::{Signals, stop_shards};
+use super::{Failure, checkpoints::Offsets};
+use crate::config::{BrokerSettings, Problem};
+use crate::controller::data_dirs::DataDirs;
+use crate::controller::image::Image;
+use crate::controller::{self, Advertised, Controller, Publisher, random_bits};
+use crate::metrics::ShardMetrics;
+use crate::rt::{self, executor::Setup, hop};
+use crate::server;
+use crate::shard::ShardBoot;
+use crate::shard::apply::FoundDir;
+use crate::shard::calls::{ApplyReport, ShardAnswer, ShardCall};
+
+/// Messages one shard's inbox holds before senders queue on their side: more than the requests that one turn of all
+/// connections of a busy shard can bring, small enough to cost nothing.
+const INBOX_MESSAGES: usize = 4096;
+/// Kafka's log.flush.offset.checkpoint.interval.ms.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
+/// How long opening every log may take before start-up is given up. Recovery reads at disk speed; this is a hang, not a
+/// slow disk.
+const OPEN_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// What the command line adds to the settings.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Gets one line of JSON (`kafka`, `admin`, `pid`) once clients are served; written under another name, then renamed.
+    pub ready_file: Option<PathBuf>,
+}
+
+/// Runs the broker until a signal ends it. Errors: why it did not start, or what was left undone at the end.
+pub fn run(settings: BrokerSettings, notes: &[Problem], options: &Options) -> Result<(), Failure> {
+    let began = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("the control thread did not start: {error}")))?;
+    runtime.block_on(serve(Arc::new(settings), notes, options, began))
+}
+
+async fn serve(
+    settings: Arc<BrokerSettings>,
+    notes: &[Problem],
+    options: &Options,
+    began: Instant,
+) -> Result<(), Failure> {
+    say(format_args!("ringlog {}", env!("CARGO_PKG_VERSION")));
+    for note in notes {
+        say(format_args!("note: {}: {}", note.place, note.message));
+    }
+    let mut signals = Signals::catch()?;
+    for warning in rt::executor::probe_host().map_err(|error| Failure(error.to_string()))? {
+        say(format_args!("warning: {warning}"));
+    }
+
+    let cpus = cpus(&settings)?;
+    let listener = bind(&settings)?;
+    let kafka = listener_address(&listener)?;
+    let admin = match settings.admin_listener {
+        Some(address) => Some(bind_admin(address).await?),
+        None => None,
+    };
+    let dirs = DataDirs::open(&settings.log_dirs, settings.node_id, settings.cluster_id.as_deref(), random_bits)
+        .map_err(|error| Failure(error.to_string()))?;
+    for note in &dirs.notes {
+        say(format_args!("note: {note}"));
+    }
+    let found = find(&dirs);
+    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
+
+    say(format_args!("data: {}", paths(&settings.log_dirs)));
+    say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
+    say(format_args!("listener: {}://{kafka}", settings.listener.name));
+    say(format_args!("ack class: {}; {}", settings.topic_settings("", &BTreeMap::new()).ack_class(), flush_words(&settings)));
+
+    let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
+    let shards = ShardPort { port, count: cpus.len() };
+    let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
+    let opened = controller::open(Arc::clone(&settings), &dirs, advertised(&settings, kafka), random_bits)
+        .map_err(|error| Failure(error.to_string()))?;
+    if opened.torn_bytes > 0 {
+        say(format_args!("note: the metadata log ended in {} bytes of a change nobody was told of; cut", opened.torn_bytes));
+    }
+
+    let controller = opened.controller();
+    let (images, image) = watch::channel(opened.image());
+    let running = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
+    let recovered = open_logs(&shards, &opened.image()).await?;
+    let clean = dirs.dirs.iter().all(|dir| dir.clean);
+    say(format_args!("{}", recovery_words(&recovered, clean)));
+    for (name, reason) in &recovered.failed {
+        say(format_args!("offline: {name}: {reason}"));
+    }
+    let commands = tokio::spawn(opened.run(MeshPublisher { shards: shards.clone(), images }));
+
+    let facts = Arc::new(Facts {
+        shards: shards.clone(),
+        counters,
+        image,
+        started: Instant::now(),
+        phase: AtomicU8::new(Phase::Starting as u8),
+    });
+    let admin_address = admin.as_ref().map(|admin| admin.local_addr()).transpose();
+    let admin_address = admin_address.map_err(|error| Failure(format!("admin.listener: {error}")))?;
+    if let Some(admin) = admin {
+        tokio::spawn(axum::serve(admin, http::router(Arc::clone(&facts))).into_future());
+    }
+    let checkpointing = tokio::spawn(checkpoint_now_and_then(shards.clone(), settings.log_dirs.clone(), found));
+
+    shards
+        .port
+        .call(0, ShardCall::Listen(listener))
+        .await
+        .map_err(|_| Failure("shard 0 ended during start-up; see the log above".to_owned()))?;
+    facts.enter(Phase::Ready);
+    let admin_text = admin_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+    say(format_args!("ready: kafka={kafka} admin={admin_text} in {} ms", began.elapsed().as_millis()));
+    if let Some(path) = &options.ready_file {
+        write_ready_file(path, kafka, &admin_text)?;
+    }
+
+    let signal = signals.next().await;
+    tracing::info!("{signal}: finishing what was accepted; a second signal ends at once");
+    tokio::spawn(signals.end_at_next());
+    facts.enter(Phase::Draining);
+    checkpointing.abort();
+    controller.stop().await;
+    if commands.await.is_err() {
+        tracing::error!("the controller ended badly");
+    }
+    let checkpoints = stop_shards(&shards, settings.log_dirs.len()).await;
+    let joined = tokio::task::spawn_blocking(move || running.join()).await;
+    finish(&settings, dirs, &checkpoints)?;
+    match joined {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure(error.to_string())),
+        Err(error) => Err(Failure(format!("a shard ended badly: {error}"))),
+    }
+}
+
+/// One line for the person who started us. Standard error: standard output is a data channel.
+fn say(line: std::fmt::Arguments<'_>) {
+    eprintln!("{line}");
+}
+
+fn bind(settings: &BrokerSettings) -> Result<OwnedFd, Failure> {
+    let listener = &settings.listener;
+    let address = resolve(&listener.host, listener.port)?;
+    rt::net::listen(address, settings.socket_listen_backlog_size as i32).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "another process listens there; stop it, or give another port in listeners",
+            std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; give another port in listeners",
+            _ => "check the address in listeners",
+        };
+        Failure(format!("cannot listen on {address} ({}): {error}: {advice}", listener.name))
+    })
+}
+
+async fn bind_admin(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure(format!("cannot listen on {address} (admin.listener): {error}: give another address, or 'off'"))
+    })
+}
+
+/// An empty host is every interface, as in Kafka.
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
+    if host.is_empty() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    }
+    let unknown = |reason: String| Failure(format!("listeners: host '{host}' does not resolve: {reason}"));
+    let mut addresses = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    addresses.next().ok_or_else(|| unknown("no address".to_owned()))
+}
+
+fn listener_address(listener: &OwnedFd) -> Result<SocketAddr, Failure> {
+    socket2::SockRef::from(listener)
+        .local_addr()
+        .ok()
+        .and_then(|address| address.as_socket())
+        .ok_or_else(|| Failure("the listener has no address".to_owned()))
+}
+
+/// Where clients are told to connect: what the settings say, with the bound port for port 0.
+fn advertised(settings: &BrokerSettings, bound: SocketAddr) -> Advertised {
+    let port = if settings.advertised_port == 0 { bound.port() } else { settings.advertised_port };
+    Advertised { host: settings.advertised_host.clone(), port }
+}
+
+/// The CPUs to run on: `engine.cpu.set`, else the affinity mask; the first `engine.shards` of them.
+fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
+    let allowed: Vec<_> = core_affinity::get_core_ids()
+        .ok_or_else(|| Failure("the affinity mask of this process cannot be read".to_owned()))?
+        .into_iter()
+        .map(|core| core.id)
+        .collect();
+    let mut cpus = match &settings.engine_cpu_set {
+        Some(wanted) => {
+            if let Some(forbidden) = wanted.iter().find(|cpu| !allowed.contains(cpu)) {
+                let allowed = numbers(&allowed);
+                return Err(Failure(format!("engine.cpu.set: CPU {forbidden} is not in the affinity mask ({allowed})")));
+            }
+            wanted.clone()
+        }
+        None => allowed,
+    };
+    if let Some(shards) = settings.engine_shards {
+        let shards = shards as usize;
+        if shards > cpus.len() {
+            return Err(Failure(format!("engine.shards: {shards} shards need as many CPUs, only {} are allowed", cpus.len())));
+        }
+        cpus.truncate(shards);
+    }
+    Ok(cpus)
+}
+
+/// What the last run left in each log directory.
+fn find(dirs: &DataDirs) -> Arc<Vec<FoundDir>> {
+    let found = dirs.dirs.iter().map(|dir| {
+        let (Offsets { recovery_points, log_starts }, problems) = checkpoints::read(&dir.path);
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
+        match crate::log::sweep_leftovers(&dir.path) {
+            Ok(0) => {}
+            Ok(swept) => tracing::info!(dir = %dir.path.display(), swept, "removed what deletions had left behind"),
+            Err(error) => tracing::warn!(dir = %dir.path.display(), %error, "leftovers of deletions stay"),
+        }
+        FoundDir { clean: dir.clean, recovery_points, log_starts }
+    });
+    Arc::new(found.collect())
+}
+
+fn flush_words(settings: &BrokerSettings) -> String {
+    match flush_probe::measure(&settings.log_dirs[0]) {
+        Ok(cost) => format!("fdatasync here: p50 {:.2?}, p99 {:.2?}: {}", cost.p50, cost.p99, cost.verdict()),
+        Err(error) => format!("fdatasync could not be measured: {error}"),
+    }
+}
+
+fn recovery_words(report: &ApplyReport, clean: bool) -> String {
+    let how = if clean { "clean" } else { "unclean" };
+    format!(
+        "recovery: {how} start, {} logs opened, {} segments, {} bytes scanned, {} bytes truncated, {} offline",
+        report.opened,
+        report.segments,
+        report.bytes_scanned,
+        report.bytes_truncated,
+        report.failed.len()
+    )
+}
+
+fn numbers(values: &[usize]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn paths(values: &[PathBuf]) -> String {
+    values.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",")
+}
+
+fn start_shards(
+    settings: &Arc<BrokerSettings>,
+    cpus: Vec<usize>,
+    seeds: Vec<hop::HopSeed<ShardCall, ShardAnswer>>,
+    controller: &Controller,
+    image: &watch::Receiver<Arc<Image>>,
+    found: &Arc<Vec<FoundDir>>,
+    counters: &[Arc<ShardMetrics>],
+) -> Result<rt::executor::Shards, Failure> {
+    let shards = cpus.len();
+    let image = Arc::new(Image::empty(image.borrow().cluster_id.clone(), image.borrow().directories().to_vec()));
+    // The closure is cloned for every executor; each finds its own boot in its own slot.
+    let boots: Vec<_> = seeds
+        .into_iter()
+        .zip(counters)
+        .enumerate()
+        .map(|(index, (seed, metrics))| {
+            let boot = ShardBoot {
+                index,
+                seed,
+                shards,
+                settings: Arc::clone(settings),
+                controller: controller.clone(),
+                image: Arc::clone(&image),
+                found: Arc::clone(found),
+                metrics: Arc::clone(metrics),
+            };
+            let slot = ArrayQueue::new(1);
+            assert!(slot.push(boot).is_ok(), "the slot is empty");
+            slot
+        })
+        .collect();
+    let boots = Arc::new(boots);
+    let setup = Setup {
+        cpus,
+        io_memory_bytes: settings.engine_io_memory_bytes as usize,
+        data_dirs: settings.log_dirs.clone(),
+    };
+    rt::executor::start(setup, move |index| {
+        server::run_shard(boots[index].pop().expect("each executor starts once"))
+    })
+        .map_err(|error| Failure(error.to_string()))
+}
+
+/// Opens every log: each shard applies the replayed image. The sum of what they found.
+async fn open_logs(shards: &ShardPort, image: &Arc<Image>) -> Result<ApplyReport, Failure> {
+    let answers = ask_all(shards, OPEN_PATIENCE, || ShardCall::Apply(Arc::clone(image))).await;
+    let mut sum = ApplyReport::default();
+    for (shard, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Some(ShardAnswer::Applied(report)) => sum.add(report),
+            _ => return Err(Failure(format!("shard {shard} ended during start-up; see the log above"))),
+        }
+    }
+    Ok(sum)
+}
+
+/// Gives a committed image to the shards: all prepare it before any serves by it, so that no client is sent to a log that
+/// is not there yet.
+struct MeshPublisher {
+    shards: ShardPort,
+    images: watch::Sender<Arc<Image>>,
+}
+
+impl Publisher for MeshPublisher {
+    fn publish(&self, image: Arc<Image>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let shards = self.shards.clone();
+        self.images.send_replace(Arc::clone(&image));
+        Box::pin(async move {
+            ask_all(&shards, OPEN_PATIENCE, || ShardCall::Prepare(Arc::clone(&image))).await;
+            let applied = ask_all(&shards, OPEN_PATIENCE, || ShardCall::Apply(Arc::clone(&image))).await;
+            for answer in applied.into_iter().flatten() {
+                let ShardAnswer::Applied(report) = answer else { continue };
+                for (name, reason) in report.failed {
+                    tracing::error!(partition = name, reason, "a log did not open; its partition is offline");
+                }
+            }
+        })
+    }
+}
+
+/// Writes the checkpoints every [`CHECKPOINT_INTERVAL`], so that recovery after a kill reads little.
+async fn checkpoint_now_and_then(shards: ShardPort, dirs: Vec<PathBuf>, found: Arc<Vec<FoundDir>>) {
+    let before: Vec<_> = found
+        .iter()
+        .map(|dir| Offsets { recovery_points: dir.recovery_points.clone(), log_starts: dir.log_starts.clone() })
+        .collect();
+    drop(found);
+    let mut ticks = tokio::time::interval(CHECKPOINT_INTERVAL);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let answers = ask_all(&shards, CHECKPOINT_INTERVAL / 2, || ShardCall::Describe).await;
+        if answers.iter().any(Option::is_none) {
+            continue; // A checkpoint without a shard's partitions would forget their recovery points.
+        }
+        let mut partitions = Vec::new();
+        for answer in answers.into_iter().flatten() {
+            if let ShardAnswer::Facts(facts) = answer {
+                partitions.extend(facts.partitions);
+            }
+        }
+        for (dir, entries) in dirs.iter().zip(checkpoints::gather(&dirs, &partitions, &before)) {
+            if let Err(error) = checkpoints::write(dir, &entries) {
+                tracing::warn!(dir = %dir.display(), %error, "offset checkpoints were not written");
+            }
+        }
+    }
+}
+
+/// Writes the last checkpoints and, where every log closed cleanly, the clean marker.
+fn finish(settings: &BrokerSettings, dirs: DataDirs, entries: &[crate::shard::calls::DirCheckpoint]) -> Result<(), Failure> {
+    for (index, (dir, entries)) in settings.log_dirs.iter().zip(entries).enumerate() {
+        let unrecorded = |error: &dyn std::fmt::Display| {
+            Failure(format!("{}: the clean end was not recorded: {error}", dir.display()))
+        };
+        checkpoints::write(dir, entries).map_err(|error| unrecorded(&error))?;
+        if entries.clean {
+            dirs.mark_clean(index).map_err(|error| unrecorded(&error))?;
+        }
+    }
+    drop(dirs);
+    if entries.iter().all(|entries| entries.clean) {
+        say(format_args!("stopped: every log flushed and closed"));
+        Ok(())
+    } else {
+        Err(Failure("stopped, but not every log closed cleanly: the next start will scan them".to_owned()))
+    }
+}
+
+fn write_ready_file(path: &std::path::Path, kafka: SocketAddr, admin: &str) -> Result<(), Failure> {
+    let line = json!({ "kafka": kafka.to_string(), "admin": admin, "pid": std::process::id() });
+    let unfinished = path.with_extension("tmp");
+    std::fs::write(&unfinished, format!("{line}\n"))
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .map_err(|error| Failure(format!("--ready-file {}: {error}", path.display())))
+}

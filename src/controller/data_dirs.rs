@@ -1,0 +1,470 @@
+//! The data directories: that they exist, are ours alone, and say whose they are.
+//!
+//! Shell: plain files on the control thread, before the shards start and after they end. Owns `meta.properties`, `.lock` and
+//! `.kafka_cleanshutdown` of each of `log.dirs`. Does not own the partitions in them. Always: an open [`DataDirs`] holds an exclusive
+//! lock on each directory; every refusal is one line that says what, where and what to do. Source: Kafka's file formats
+//! (`reference` of KIP-858 for `directory.id`); Java locks with fcntl, so both kinds of lock are taken.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, FlockOperation, OFlags};
+
+use super::image::DirectoryId;
+use super::log::sync_dir;
+use crate::types::{BrokerId, TopicId};
+
+const META_FILE: &str = "meta.properties";
+const LOCK_FILE: &str = ".lock";
+const CLEAN_FILE: &str = ".kafka_cleanshutdown";
+/// Kafka's own metadata log: a directory that holds it belongs to a Kafka.
+const KAFKA_METADATA_DIR: &str = "__cluster_metadata-0";
+const TMPFS_MAGIC: i128 = 0x0102_1994;
+
+/// Why a directory cannot be used; each a whole sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// It cannot be made or is no directory.
+    #[error("data directory {dir} cannot be used: {source}; give the broker a directory it may write to (log.dirs)")]
+    Unusable {
+        /// Which.
+        dir: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "data directory {dir} is in use by {holder}; stop that process or give this one another directory (log.dirs)"
+    )]
+    Locked {
+        /// Which.
+        dir: PathBuf,
+        /// Who, as far as it can be known.
+        holder: String,
+    },
+    /// The file system refuses direct I/O.
+    #[error(
+        "data directory {dir} is on a file system without direct I/O (O_DIRECT: {source}); use a local ext4, xfs or btrfs"
+    )]
+    NoDirectIo {
+        /// Which.
+        dir: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// It belongs to another node or cluster, or to Kafka.
+    #[error("data directory {dir} {what}")]
+    Foreign {
+        /// Which.
+        dir: PathBuf,
+        /// Whose it is, and what to do.
+        what: String,
+    },
+}
+
+/// One data directory, locked.
+#[derive(Debug)]
+pub struct DataDir {
+    /// Where.
+    pub path: PathBuf,
+    /// Its `directory.id`.
+    pub id: DirectoryId,
+    /// The last run ended cleanly: its logs need no scan.
+    pub clean: bool,
+    /// Held for its lock, and never opened twice: closing any descriptor of the file would end fcntl's lock.
+    _lock: File,
+}
+
+/// All of `log.dirs`, locked and of one cluster.
+#[derive(Debug)]
+pub struct DataDirs {
+    /// In the order of `log.dirs`; never empty.
+    pub dirs: Vec<DataDir>,
+    /// Their cluster.
+    pub cluster_id: String,
+    /// What people should know: a directory in memory, a new cluster.
+    pub notes: Vec<String>,
+}
+
+impl DataDirs {
+    /// Makes, checks and locks the directories. `cluster_id` is what the cluster must be called, when that was said.
+    pub fn open(
+        paths: &[PathBuf],
+        node_id: BrokerId,
+        cluster_id: Option<&str>,
+        mut random: impl FnMut() -> u128,
+    ) -> Result<Self, DirError> {
+        let mut notes = Vec::new();
+        let mut found = Vec::new();
+        for path in paths {
+            let lock = make_and_lock(path)?;
+            notes.extend(check_direct_io(path)?);
+            found.push((path, lock, read_meta(path, node_id)?));
+        }
+        let known = found.iter().filter_map(|(path, _, meta)| Some((*path, meta.as_ref()?.cluster_id.as_str())));
+        let cluster_id = match agreed_cluster(known, cluster_id)? {
+            Some(id) => id,
+            None => {
+                let id = TopicId::random(&mut random).to_string();
+                notes.push(format!("made a new cluster {id}"));
+                id
+            }
+        };
+        let mut dirs: Vec<DataDir> = Vec::new();
+        for (path, lock, meta) in found {
+            let id = match meta.and_then(|meta| meta.directory_id) {
+                Some(id) => id,
+                None => {
+                    let id = DirectoryId(TopicId::random(&mut random).to_string());
+                    write_meta(path, &cluster_id, node_id, &id).map_err(unusable(path))?;
+                    id
+                }
+            };
+            if let Some(twin) = dirs.iter().find(|dir| dir.id == id) {
+                let what =
+                    format!("has the directory.id of {}: one is a copy of the other, remove it", twin.path.display());
+                return Err(DirError::Foreign { dir: path.clone(), what });
+            }
+            let clean = path.join(CLEAN_FILE).exists();
+            dirs.push(DataDir { path: path.clone(), id, clean, _lock: lock });
+        }
+        Ok(Self { dirs, cluster_id, notes })
+    }
+
+    /// Takes the marks of a clean end away. To be called before the first byte is written: from here on a crash is a crash.
+    pub fn mark_running(&self) -> Result<(), DirError> {
+        for dir in &self.dirs {
+            match fs::remove_file(dir.path.join(CLEAN_FILE)) {
+                Ok(()) => sync_dir(&dir.path).map_err(unusable(&dir.path))?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unusable(&dir.path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the directory at `index` cleanly ended: every log in it was closed and its recovery points are on disk.
+    pub fn mark_clean(&self, index: usize) -> Result<(), DirError> {
+        // The epoch is Kafka's registration number of the broker; without a quorum there is none (-1).
+        let dir = &self.dirs[index].path;
+        replace(&dir.join(CLEAN_FILE), b"{\"version\":0,\"brokerEpoch\":-1}").map_err(unusable(dir))
+    }
+}
+
+/// Looks whether a broker could use `path`, without changing anything that stays. Notes for people come back.
+pub fn probe(path: &Path) -> Result<Vec<String>, DirError> {
+    let mut notes = Vec::new();
+    let mut dir = path;
+    while !dir.exists() {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        notes = vec![format!("{} will be made", path.display())];
+        dir = parent;
+    }
+    if !dir.is_dir() {
+        return Err(unusable(path)(io::Error::from(io::ErrorKind::NotADirectory)));
+    }
+    rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unusable(path)(error.into()))?;
+    notes.extend(check_direct_io(dir)?);
+    Ok(notes)
+}
+
+fn unusable(dir: &Path) -> impl FnOnce(io::Error) -> DirError + '_ {
+    move |source| DirError::Unusable { dir: dir.to_owned(), source }
+}
+
+fn make_and_lock(dir: &Path) -> Result<File, DirError> {
+    if !dir.exists() {
+        fs::create_dir_all(dir).map_err(unusable(dir))?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_dir(parent).map_err(unusable(dir))?;
+        }
+    }
+    let path = dir.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(unusable(dir))?;
+    for lock in [
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive),
+        rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive),
+    ] {
+        match lock {
+            Ok(()) => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
+                return Err(DirError::Locked { dir: dir.to_owned(), holder: holder(&mut file) });
+            }
+            Err(error) => return Err(unusable(dir)(error.into())),
+        }
+    }
+    let write = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).map_err(unusable(dir))?;
+    Ok(file)
+}
+
+/// Who holds the lock: the process that wrote its number there, if it still runs. Kafka writes none.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let number = file.take(32).read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u32>().ok());
+    match number.map(|number| (number, fs::read_to_string(format!("/proc/{number}/comm")))) {
+        Some((number, Ok(name))) => format!("process {number} ({})", name.trim()),
+        _ => "another process".to_owned(),
+    }
+}
+
+/// Opens a file with O_DIRECT in `dir` and writes a block. On tmpfs, which has neither a device nor direct I/O, the note says what that means.
+fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
+    let kind = rustix::fs::statfs(dir).map_err(|error| unusable(dir)(error.into()))?.f_type;
+    if i128::from(kind) == TMPFS_MAGIC {
+        return Ok(Some(format!(
+            "{} lies in memory (tmpfs): its data is gone with the machine's power",
+            dir.display()
+        )));
+    }
+    let path = dir.join(format!(".ringlog-probe-{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let direct = i32::try_from(OFlags::DIRECT.bits()).expect("O_DIRECT is one of the low bits");
+    let opened = options.write(true).create(true).truncate(true).custom_flags(direct).open(&path);
+    let written = opened.and_then(|file| write_block(&file));
+    let removed = fs::remove_file(&path);
+    match written {
+        Ok(()) => removed.map(|()| None).map_err(unusable(dir)),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+            Err(DirError::NoDirectIo { dir: dir.to_owned(), source: error })
+        }
+        Err(error) => Err(unusable(dir)(error)),
+    }
+}
+
+/// One block, aligned as direct I/O wants it: a slice of a buffer twice as long.
+fn write_block(file: &File) -> io::Result<()> {
+    const BLOCK: usize = crate::rt::file::BLOCK_BYTES;
+    let buffer = vec![0_u8; 2 * BLOCK];
+    let start = buffer.as_ptr().align_offset(BLOCK);
+    std::os::unix::fs::FileExt::write_all_at(file, &buffer[start..start + BLOCK], 0)
+}
+
+/// What `meta.properties` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Meta {
+    cluster_id: String,
+    directory_id: Option<DirectoryId>,
+}
+
+/// Reads `meta.properties`; `None` in a directory that holds nothing yet.
+fn read_meta(dir: &Path, node_id: BrokerId) -> Result<Option<Meta>, DirError> {
+    let foreign = |what: String| Err(DirError::Foreign { dir: dir.to_owned(), what });
+    if dir.join(KAFKA_METADATA_DIR).exists() {
+        return foreign(
+            "is the data of an Apache Kafka, which is not taken over; give another directory (log.dirs)".to_owned(),
+        );
+    }
+    let text = match fs::read(dir.join(META_FILE)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(partition) = first_partition(dir).map_err(unusable(dir))? {
+                return foreign(format!(
+                    "holds {partition} but no {META_FILE}; restore that file, or give an empty directory"
+                ));
+            }
+            return Ok(None);
+        }
+        Err(error) => return Err(unusable(dir)(error)),
+    };
+    let mut entries = match java_properties::read(&text[..]) {
+        Ok(entries) => entries,
+        Err(error) => return foreign(format!("has an unreadable {META_FILE} ({error}); restore that file")),
+    };
+    match entries.get("version").map(String::as_str) {
+        Some("0" | "1") => {}
+        other => {
+            return foreign(format!("has a {META_FILE} of version {}, this program reads 1", other.unwrap_or("none")));
+        }
+    }
+    let node = entries.get("node.id").or(entries.get("broker.id")).map_or("none", String::as_str);
+    if node.parse() != Ok(node_id.value()) {
+        return foreign(format!(
+            "belongs to node.id={node}, not to {node_id}; give each node a directory of its own (log.dirs)"
+        ));
+    }
+    match entries.remove("cluster.id") {
+        Some(cluster_id) => {
+            Ok(Some(Meta { cluster_id, directory_id: entries.remove("directory.id").map(DirectoryId) }))
+        }
+        None => foreign(format!("has a {META_FILE} without cluster.id; restore that file")),
+    }
+}
+
+/// The name of a directory that looks like a partition.
+fn first_partition(dir: &Path) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = name.rsplit_once('-').map(|(_, number)| number);
+        if number.is_some_and(|number| number.parse::<u32>().is_ok()) && entry.file_type()?.is_dir() {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// The cluster all directories name, which is the one that was asked for, if any was.
+fn agreed_cluster<'a>(
+    mut known: impl Iterator<Item = (&'a PathBuf, &'a str)>,
+    asked: Option<&str>,
+) -> Result<Option<String>, DirError> {
+    let Some((first, cluster)) = known.next() else { return Ok(asked.map(str::to_owned)) };
+    if let Some((other, theirs)) = known.find(|(_, theirs)| *theirs != cluster) {
+        let what =
+            format!("belongs to cluster {theirs}, but {} to {cluster}; they cannot serve together", first.display());
+        return Err(DirError::Foreign { dir: other.clone(), what });
+    }
+    match asked {
+        Some(asked) if asked != cluster => {
+            let what =
+                format!("belongs to cluster {cluster}, not to {asked} (CLUSTER_ID); give another directory (log.dirs)");
+            Err(DirError::Foreign { dir: first.clone(), what })
+        }
+        _ => Ok(Some(cluster.to_owned())),
+    }
+}
+
+fn write_meta(dir: &Path, cluster_id: &str, node_id: BrokerId, directory_id: &DirectoryId) -> io::Result<()> {
+    let text = format!("version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={}\n", directory_id.0);
+    replace(&dir.join(META_FILE), text.as_bytes())
+}
+
+/// Writes a file so that after a crash it is there whole or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let aside = path.with_extension("tmp");
+    let mut file = File::create(&aside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&aside, path)?;
+    sync_dir(path.parent().expect("the path is a file in a data directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: i32) -> BrokerId {
+        BrokerId::new(id).unwrap()
+    }
+
+    fn open(paths: &[PathBuf], cluster: Option<&str>) -> Result<DataDirs, DirError> {
+        let mut random = fastrand::Rng::with_seed(7);
+        DataDirs::open(paths, node(1), cluster, move || random.u128(..))
+    }
+
+    fn two() -> (tempfile::TempDir, Vec<PathBuf>) {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = vec![dir.path().join("a/deep"), dir.path().join("b")];
+        (dir, paths)
+    }
+
+    fn refusal(paths: &[PathBuf], cluster: Option<&str>) -> String {
+        open(paths, cluster).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn new_directories_get_one_cluster_and_ids_of_their_own_and_keep_them() {
+        let (_root, paths) = two();
+        let first = open(&paths, None).unwrap();
+        assert_eq!((first.cluster_id.len(), first.dirs[0].id.0.len()), (22, 22));
+        assert_ne!(first.dirs[0].id, first.dirs[1].id);
+        let ids: Vec<DirectoryId> = first.dirs.iter().map(|dir| dir.id.clone()).collect();
+        let text = fs::read_to_string(paths[1].join(META_FILE)).unwrap();
+        assert_eq!(text, format!("version=1\ncluster.id={}\nnode.id=1\ndirectory.id={}\n", first.cluster_id, ids[1].0));
+        let cluster = first.cluster_id.clone();
+        drop(first);
+        let swapped = open(&[paths[1].clone(), paths[0].clone()], Some(&cluster)).unwrap();
+        assert_eq!([&swapped.dirs[1].id, &swapped.dirs[0].id], [&ids[0], &ids[1]]);
+    }
+
+    #[test]
+    fn kafkas_own_meta_properties_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "#\n#Sun Nov 29 21:17:54 UTC 2026\nnode.id=1\ndirectory.id=7C0dMaltQ0aeetHRExUMXg\nversion=1\ncluster.id=GRw0_83KSIeJVy7RPrJOYA\n";
+        fs::write(dir.path().join(META_FILE), text).unwrap();
+        let meta = Meta {
+            cluster_id: "GRw0_83KSIeJVy7RPrJOYA".into(),
+            directory_id: Some(DirectoryId("7C0dMaltQ0aeetHRExUMXg".into())),
+        };
+        assert_eq!(read_meta(dir.path(), node(1)).unwrap(), Some(meta));
+    }
+
+    #[test]
+    fn a_locked_directory_names_its_holder() {
+        let (_root, paths) = two();
+        let held = open(&paths, None).unwrap();
+        let refused = refusal(&paths[..1], None);
+        assert!(refused.contains(&format!("is in use by process {} (", std::process::id())), "{refused}");
+        drop(held);
+        assert!(open(&paths, None).is_ok());
+    }
+
+    #[test]
+    fn directories_of_others_are_refused() {
+        let (_root, paths) = two();
+        drop(open(&paths, Some("one")).unwrap());
+        assert!(refusal(&paths, Some("two")).contains("belongs to cluster one, not to two"));
+        let mut random = fastrand::Rng::with_seed(7);
+        let other_node = DataDirs::open(&paths, node(2), None, move || random.u128(..)).unwrap_err().to_string();
+        assert!(other_node.contains("belongs to node.id=1, not to 2"), "{other_node}");
+
+        let meta = paths[1].join(META_FILE);
+        fs::write(&meta, "version=1\ncluster.id=three\nnode.id=1\ndirectory.id=x\n").unwrap();
+        assert!(refusal(&paths, None).contains("belongs to cluster three, but"));
+        fs::copy(paths[0].join(META_FILE), &meta).unwrap();
+        assert!(refusal(&paths, None).contains("has the directory.id of"));
+        fs::write(&meta, "version=7\n").unwrap();
+        assert!(refusal(&paths, None).contains("of version 7"));
+        fs::write(&meta, "version=1\nnode.id=1\n").unwrap();
+        assert!(refusal(&paths, None).contains("without cluster.id"));
+        fs::remove_file(&meta).unwrap();
+        fs::create_dir(paths[1].join("orders-0")).unwrap();
+        assert!(refusal(&paths, None).contains("holds orders-0 but no meta.properties"));
+        fs::create_dir(paths[1].join(KAFKA_METADATA_DIR)).unwrap();
+        assert!(refusal(&paths, None).contains("is the data of an Apache Kafka"));
+    }
+
+    #[test]
+    fn what_is_no_directory_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(refusal(&[file.clone()], None).contains("cannot be used"));
+        assert!(matches!(probe(&file), Err(DirError::Unusable { .. })));
+        assert!(matches!(probe(&file.join("below")), Err(DirError::Unusable { .. })));
+    }
+
+    #[test]
+    fn probing_changes_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let notes = probe(&root.path().join("x/y")).unwrap();
+        assert!(notes[0].ends_with("x/y will be made"), "{notes:?}");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_clean_end_is_seen_once() {
+        let (_root, paths) = two();
+        let dirs = open(&paths, None).unwrap();
+        assert!(dirs.dirs.iter().all(|dir| !dir.clean));
+        dirs.mark_running().unwrap();
+        dirs.mark_clean(0).unwrap();
+        assert_eq!(fs::read_to_string(paths[0].join(CLEAN_FILE)).unwrap(), r#"{"version":0,"brokerEpoch":-1}"#);
+        drop(dirs);
+        let dirs = open(&paths, None).unwrap();
+        assert_eq!([dirs.dirs[0].clean, dirs.dirs[1].clean], [true, false]);
+        dirs.mark_running().unwrap();
+        drop(dirs);
+        assert!(!open(&paths, None).unwrap().dirs[0].clean);
+    }
+}

@@ -1,0 +1,671 @@
+//! All groups of one partition of `__consumer_offsets`, and what they have on its way to the log.
+//!
+//! Pure. Owns the order of things: which command waits, what becomes visible when. Always: offsets and assignments are
+//! seen by others only when their records are durable, and a failed write changes nothing; records of one partition
+//! complete in the order they were written; a group with a record of its own (or a deletion) on its way stands still, and
+//! its commands wait in line; a deletion waits for the commits before it, so that its tombstones come after them. The state
+//! after replaying the log equals the state before ([`Partition::snapshot`]). Source: Kafka's GroupCoordinatorShard; P6 and
+//! G1–G4 of the invariants that `tests/sim.rs` holds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::command::*;
+use super::group::{Group, State, Turn};
+use super::offsets::{CommitPlan, Offsets, Place, plan_commit};
+use super::records::{GroupValue, Record};
+use crate::types::{PartitionIndex, TopicName};
+
+/// How many commands may wait in line for one group's write. Above it they are told to come again: the write takes
+/// milliseconds, so only a peer that floods one group gets there.
+const PARKED_MAX: usize = 10_000;
+
+/// A batch of records on its way to the log. Rises with every write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WriteId(pub u64);
+
+/// What an event asks of the shell.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Answers to send now.
+    pub replies: Vec<(Ticket, GroupAnswer)>,
+    /// Batches to append, in this order; each must be followed by [`Partition::on_written`].
+    pub writes: Vec<(WriteId, Vec<Record>)>,
+}
+
+/// The groups of one partition.
+#[derive(Debug)]
+pub struct Partition {
+    settings: GroupSettings,
+    groups: BTreeMap<GroupId, Entry>,
+    /// When each group that moves wants to be looked at.
+    due: BTreeSet<(Duration, GroupId)>,
+    /// When offsets are next checked for expiry; `None` while there are no groups.
+    sweep_at: Option<Duration>,
+    last_write: u64,
+    /// In the order of the log.
+    writes: VecDeque<(WriteId, Pending)>,
+}
+
+/// One group with its offsets.
+#[derive(Debug)]
+struct Entry {
+    group: Group,
+    offsets: Offsets,
+    /// A record of it is in the log: it is remembered until a tombstone follows.
+    logged: bool,
+    /// Its place in [`Partition::due`].
+    due: Option<Duration>,
+    commits_pending: usize,
+    deletion_pending: bool,
+    parked: VecDeque<Work>,
+}
+
+/// Something to do with one group, now or after what is before it.
+#[derive(Debug)]
+enum Work {
+    Command(Ticket, GroupCommand, u128),
+    /// Look for expired offsets.
+    Sweep,
+    /// Forget the offsets of topics that are gone.
+    Drop(Arc<[TopicName]>),
+}
+
+/// What happens when a write completes.
+#[derive(Debug)]
+struct Pending {
+    group_id: GroupId,
+    kind: PendingKind,
+}
+
+#[derive(Debug)]
+enum PendingKind {
+    /// The group knows.
+    Group,
+    Commit(Ticket, CommitPlan),
+    /// Of offsets and perhaps of the group; with whom to answer.
+    Deletion {
+        places: Vec<Place>,
+        whole_group: bool,
+        answer: Option<(Ticket, GroupAnswer)>,
+    },
+}
+
+impl Entry {
+    fn new(group: Group) -> Self {
+        Self {
+            group,
+            offsets: Offsets::default(),
+            logged: false,
+            due: None,
+            commits_pending: 0,
+            deletion_pending: false,
+            parked: VecDeque::new(),
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        self.group.is_writing() || self.deletion_pending
+    }
+
+    fn must_wait(&self, work: &Work) -> bool {
+        self.stands_still() || self.commits_pending > 0 && work.waits_for_commits()
+    }
+
+    fn snapshot(&self) -> GroupSnapshot {
+        // Since when a group is stable is not in its record, which is written before. Nor is the age of one that nobody
+        // joined, whose offsets age by themselves.
+        let kept = |value: &GroupValue| value.members.is_empty() && !self.group.is_simple();
+        let value = self.group.persisted();
+        GroupSnapshot {
+            value: value.map(|value| GroupValue { state_since: value.state_since.filter(|_| kept(&value)), ..value }),
+            offsets: self.offsets.iter().map(|(topic, at, committed)| (topic.clone(), at, committed.clone())).collect(),
+        }
+    }
+
+    /// Whether anybody could know of it. One that does not exist was asked for and came to nothing.
+    fn exists(&self) -> bool {
+        self.logged || !self.offsets.is_empty() || !self.group.is_simple() || !self.group.is_deserted()
+    }
+}
+
+/// A group as its records have it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupSnapshot {
+    /// `None` while a rebalance is under way: the log still has the generation before it.
+    pub value: Option<GroupValue>,
+    /// Its durable offsets, in order.
+    pub offsets: Vec<(TopicName, PartitionIndex, Committed)>,
+}
+
+impl Work {
+    fn waits_for_commits(&self) -> bool {
+        match self {
+            Self::Sweep | Self::Drop(_) => true,
+            Self::Command(_, command, _) => match command {
+                GroupCommand::DeleteGroup(_) | GroupCommand::OffsetDelete(_) => true,
+                GroupCommand::OffsetFetch(request) => request.stability == Stability::AfterPendingCommits,
+                _ => false,
+            },
+        }
+    }
+}
+
+impl Partition {
+    /// Without groups.
+    pub fn new(settings: GroupSettings) -> Self {
+        Self {
+            settings,
+            groups: BTreeMap::new(),
+            due: BTreeSet::new(),
+            sweep_at: None,
+            last_write: 0,
+            writes: VecDeque::new(),
+        }
+    }
+
+    /// Takes one command. `random` becomes part of a member id if it asks for one.
+    pub fn on_command(&mut self, now: Now, ticket: Ticket, command: GroupCommand, random: u128, fx: &mut Effects) {
+        match command {
+            GroupCommand::List(filter) => fx.replies.push((ticket, GroupAnswer::List(Ok(self.list(&filter))))),
+            GroupCommand::TopicsDeleted(topics) => {
+                fx.replies.push((ticket, GroupAnswer::TopicsDeleted));
+                let topics: Arc<[TopicName]> = topics.into();
+                for group_id in self.groups.keys().cloned().collect::<Vec<_>>() {
+                    self.submit(now, &group_id, Work::Drop(topics.clone()), fx);
+                }
+            }
+            GroupCommand::Describe(group_id) => {
+                let found = self.groups.get(&group_id).filter(|entry| entry.exists());
+                let answer = found.map(|entry| entry.group.describe(group_id)).ok_or(GroupError::GroupIdNotFound);
+                fx.replies.push((ticket, GroupAnswer::Describe(answer)));
+            }
+            GroupCommand::OffsetFetch(request) if request.stability == Stability::Durable => {
+                fx.replies.push((ticket, self.fetch(&request)));
+            }
+            command => {
+                if let Err(error) = check_command(&command, &self.settings) {
+                    return fx.replies.push((ticket, command.refused(error)));
+                }
+                let group_id = command.group_id().expect("the commands without one are above").clone();
+                self.submit(now, &group_id, Work::Command(ticket, command, random), fx);
+            }
+        }
+    }
+
+    /// Acts on every deadline that has passed.
+    pub fn on_tick(&mut self, now: Now, fx: &mut Effects) {
+        while let Some((at, group_id)) = self.due.first().cloned()
+            && at <= now.monotonic
+        {
+            self.due.remove(&(at, group_id.clone()));
+            self.settle(now, &group_id, fx);
+        }
+        if self.sweep_at.is_some_and(|at| at <= now.monotonic) {
+            self.sweep_at = None;
+            for group_id in self.groups.keys().cloned().collect::<Vec<_>>() {
+                self.submit(now, &group_id, Work::Sweep, fx);
+            }
+            self.schedule_sweep(now);
+        }
+    }
+
+    /// When [`Partition::on_tick`] is next needed; `None` while nothing waits for time.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.sweep_at).min()
+    }
+
+    /// The oldest write is durable, or failed: then `result` is what its waiters are told. Panics on any other write: the
+    /// log completes in order, and so must the shell.
+    pub fn on_written(&mut self, now: Now, id: WriteId, result: Result<(), GroupError>, fx: &mut Effects) {
+        let (expected, Pending { group_id, kind }) = self.writes.pop_front().expect("a write is pending");
+        assert_eq!(id, expected, "writes complete in order");
+        let entry = self.groups.get_mut(&group_id).expect("a group with a write stays");
+        entry.logged |= result.is_ok();
+        match kind {
+            PendingKind::Group => {
+                let mut turn = Turn::new(now, &self.settings);
+                entry.group.on_written(result, &mut turn);
+                let (replies, write) = (turn.replies, turn.write);
+                self.take_turn(&group_id, replies, write, fx);
+            }
+            PendingKind::Commit(ticket, plan) => {
+                entry.commits_pending -= 1;
+                if result.is_ok() {
+                    plan.offsets.into_iter().for_each(|(place, committed)| entry.offsets.set(place, committed));
+                }
+                fx.replies.push((ticket, GroupAnswer::OffsetCommit(result.map(|()| plan.results))));
+            }
+            PendingKind::Deletion { places, whole_group, answer } => {
+                entry.deletion_pending = false;
+                if let Some((ticket, done)) = answer {
+                    let answer = match result {
+                        Ok(()) => done,
+                        Err(error) => undone(&done, error),
+                    };
+                    fx.replies.push((ticket, answer));
+                }
+                if result.is_ok() {
+                    places.iter().for_each(|place| entry.offsets.remove(place));
+                    if whole_group {
+                        let waiting = std::mem::take(&mut entry.parked);
+                        self.forget(&group_id);
+                        waiting.into_iter().for_each(|work| self.submit(now, &group_id, work, fx));
+                        return;
+                    }
+                }
+            }
+        }
+        self.settle(now, &group_id, fx);
+    }
+
+    /// Everyone who waits for anything is told that this coordinator is no longer theirs; nothing is left.
+    pub fn on_unload(&mut self, now: Now) -> Vec<(Ticket, GroupAnswer)> {
+        let mut turn = Turn::new(now, &self.settings);
+        let mut fx = Effects::default();
+        let error = GroupError::NotCoordinator;
+        for (_, pending) in self.writes.drain(..) {
+            match pending.kind {
+                PendingKind::Commit(ticket, _) => fx.replies.push((ticket, GroupAnswer::OffsetCommit(Err(error)))),
+                PendingKind::Deletion { answer: Some((ticket, done)), .. } => {
+                    fx.replies.push((ticket, undone(&done, error)));
+                }
+                PendingKind::Deletion { answer: None, .. } | PendingKind::Group => {}
+            }
+        }
+        for (_, mut entry) in std::mem::take(&mut self.groups) {
+            entry.group.on_unload(&mut turn);
+            for work in entry.parked {
+                if let Work::Command(ticket, command, _) = work {
+                    fx.replies.push((ticket, command.refused(error)));
+                }
+            }
+        }
+        fx.replies.append(&mut turn.replies);
+        self.due.clear();
+        self.sweep_at = None;
+        fx.replies
+    }
+
+    /// Applies one record of the log while loading.
+    pub fn replay(&mut self, record: Record) {
+        match record {
+            Record::Offset { group_id, topic, partition, value: Some(committed) } => {
+                let entry =
+                    self.groups.entry(group_id).or_insert_with(|| Entry::new(Group::new(committed.committed_at)));
+                entry.logged = true;
+                entry.offsets.set((topic, partition), committed);
+            }
+            Record::Offset { group_id, topic, partition, value: None } => {
+                if let Some(entry) = self.groups.get_mut(&group_id) {
+                    entry.offsets.remove(&(topic, partition));
+                }
+            }
+            Record::Group { group_id, value: Some(value) } => {
+                let group = Group::from_value(value);
+                let offsets = self.groups.remove(&group_id).map(|entry| entry.offsets).unwrap_or_default();
+                self.groups.insert(group_id, Entry { offsets, logged: true, ..Entry::new(group) });
+            }
+            Record::Group { group_id, value: None } => {
+                if let Some(entry) = self.groups.remove(&group_id).filter(|entry| !entry.offsets.is_empty()) {
+                    // Its offsets have tombstones of their own; what has none was committed after the deletion.
+                    let group = Group::new(entry.group.state_since().unwrap_or(0));
+                    self.groups.insert(group_id, Entry { group, ..entry });
+                }
+            }
+        }
+    }
+
+    /// The log was read to its end.
+    pub fn on_loaded(&mut self, now: Now, fx: &mut Effects) {
+        for group_id in self.groups.keys().cloned().collect::<Vec<_>>() {
+            let mut turn = Turn::new(now, &self.settings);
+            self.groups.get_mut(&group_id).expect("listed").group.on_loaded(&mut turn);
+            let (replies, write) = (turn.replies, turn.write);
+            self.take_turn(&group_id, replies, write, fx);
+            self.settle(now, &group_id, fx);
+        }
+        self.schedule_sweep(now);
+    }
+
+    /// How many groups there are.
+    pub fn group_count(&self) -> usize {
+        self.groups.values().filter(|entry| entry.exists()).count()
+    }
+
+    fn fetch(&self, request: &FetchRequest) -> GroupAnswer {
+        let nothing = Offsets::default();
+        let offsets = self.groups.get(&request.group_id).map_or(&nothing, |entry| &entry.offsets);
+        GroupAnswer::OffsetFetch(Ok(offsets.fetch(&request.partitions)))
+    }
+
+    fn list(&self, filter: &ListFilter) -> Vec<ListedGroup> {
+        let wants =
+            |words: &[String], word: &str| words.is_empty() || words.iter().any(|w| w.eq_ignore_ascii_case(word));
+        if !wants(&filter.types, "classic") {
+            return Vec::new();
+        }
+        self.groups
+            .iter()
+            .filter(|(_, entry)| entry.exists() && wants(&filter.states, entry.group.state().name()))
+            .map(|(group_id, entry)| entry.group.list(group_id.clone()))
+            .collect()
+    }
+
+    /// Does `work`, or lets it wait in line.
+    fn submit(&mut self, now: Now, group_id: &GroupId, work: Work, fx: &mut Effects) {
+        if let Some(entry) = self.groups.get_mut(group_id)
+            && (entry.must_wait(&work) || !entry.parked.is_empty())
+        {
+            match work {
+                Work::Command(ticket, command, _) if entry.parked.len() >= PARKED_MAX => {
+                    fx.replies.push((ticket, command.refused(GroupError::LoadInProgress)));
+                }
+                work => entry.parked.push_back(work),
+            }
+            return;
+        }
+        self.run(now, group_id, work, fx);
+        self.settle(now, group_id, fx);
+    }
+
+    /// After any change of a group: acts on its deadlines, lets the next in line go, and sees to it that the group is
+    /// looked at in time, or forgotten.
+    fn settle(&mut self, now: Now, group_id: &GroupId, fx: &mut Effects) {
+        loop {
+            let Some(entry) = self.groups.get_mut(group_id) else { return };
+            if !entry.stands_still() && entry.group.wake_at().is_some_and(|at| at <= now.monotonic) {
+                let mut turn = Turn::new(now, &self.settings);
+                entry.group.on_tick(&mut turn);
+                let (replies, write) = (turn.replies, turn.write);
+                self.take_turn(group_id, replies, write, fx);
+            } else if entry.parked.front().is_some_and(|work| !entry.must_wait(work)) {
+                let work = entry.parked.pop_front().expect("just seen");
+                self.run(now, group_id, work, fx);
+            } else {
+                break;
+            }
+        }
+        let entry = self.groups.get_mut(group_id).expect("nothing above forgets it");
+        if !entry.exists() && !entry.stands_still() && entry.commits_pending == 0 && entry.parked.is_empty() {
+            return self.forget(group_id);
+        }
+        let due = entry.group.wake_at().filter(|_| !entry.stands_still());
+        if let Some(earlier) = std::mem::replace(&mut entry.due, due) {
+            self.due.remove(&(earlier, group_id.clone()));
+        }
+        if let Some(at) = due {
+            self.due.insert((at, group_id.clone()));
+        }
+        self.schedule_sweep(now);
+    }
+
+    fn forget(&mut self, group_id: &GroupId) {
+        if let Some(Entry { due: Some(at), .. }) = self.groups.remove(group_id) {
+            self.due.remove(&(at, group_id.clone()));
+        }
+        if self.groups.is_empty() {
+            self.sweep_at = None;
+        }
+    }
+
+    fn schedule_sweep(&mut self, now: Now) {
+        if self.sweep_at.is_none() && !self.groups.is_empty() {
+            self.sweep_at = Some(now.monotonic + self.settings.retention_check_interval);
+        }
+    }
+
+    fn run(&mut self, now: Now, group_id: &GroupId, work: Work, fx: &mut Effects) {
+        match work {
+            Work::Sweep => self.sweep(now, group_id, fx),
+            Work::Drop(topics) => {
+                let places = self.groups.get(group_id).map(|entry| entry.offsets.places_of(&topics));
+                self.delete(group_id, places.unwrap_or_default(), None, fx);
+            }
+            Work::Command(ticket, command, random) => self.run_command(now, group_id, ticket, command, random, fx),
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        now: Now,
+        group_id: &GroupId,
+        ticket: Ticket,
+        command: GroupCommand,
+        random: u128,
+        fx: &mut Effects,
+    ) {
+        let opens = matches!(&command, GroupCommand::Join(request) if request.member_id.is_empty());
+        if opens && !self.groups.contains_key(group_id) {
+            self.groups.insert(group_id.clone(), Entry::new(Group::new(now.wall)));
+        }
+        let mut turn = Turn::new(now, &self.settings);
+        match (command, self.groups.get_mut(group_id)) {
+            (GroupCommand::Join(request), Some(entry)) => entry.group.on_join(request, ticket, random, &mut turn),
+            (GroupCommand::Sync(request), Some(entry)) => entry.group.on_sync(request, ticket, &mut turn),
+            (GroupCommand::Heartbeat(request), Some(entry)) => {
+                let answer = entry.group.on_heartbeat(&request, &turn);
+                turn.replies.push((ticket, GroupAnswer::Heartbeat(answer)));
+            }
+            (GroupCommand::Leave(request), Some(entry)) => entry.group.on_leave(request, ticket, &mut turn),
+            (GroupCommand::Leave(request), None) => {
+                let unknown = |leaving: Leaving| Left {
+                    member_id: leaving.member_id,
+                    instance_id: leaving.instance_id,
+                    error: Some(GroupError::UnknownMember),
+                };
+                let left = request.members.into_iter().map(unknown).collect();
+                turn.replies.push((ticket, GroupAnswer::Leave(Ok(left))));
+            }
+            (command @ (GroupCommand::Join(_) | GroupCommand::Sync(_) | GroupCommand::Heartbeat(_)), None) => {
+                turn.replies.push((ticket, command.refused(GroupError::UnknownMember)));
+            }
+            (GroupCommand::OffsetFetch(request), _) => return fx.replies.push((ticket, self.fetch(&request))),
+            (GroupCommand::OffsetCommit(request), _) => return self.commit(now, group_id, ticket, request, fx),
+            (GroupCommand::DeleteGroup(_), _) => return self.delete_group(group_id, ticket, fx),
+            (GroupCommand::OffsetDelete(request), _) => return self.delete_offsets(group_id, ticket, request, fx),
+            (GroupCommand::Describe(_) | GroupCommand::List(_) | GroupCommand::TopicsDeleted(_), _) => {
+                unreachable!("answered without waiting in line")
+            }
+        }
+        let (replies, write) = (turn.replies, turn.write);
+        self.take_turn(group_id, replies, write, fx);
+    }
+
+    fn commit(&mut self, now: Now, group_id: &GroupId, ticket: Ticket, request: CommitRequest, fx: &mut Effects) {
+        let turn = Turn::new(now, &self.settings);
+        let allowed = match self.groups.get_mut(group_id) {
+            Some(entry) => {
+                let allowed = entry.group.check_commit(&request.member);
+                if allowed.is_ok() {
+                    entry.group.on_commit(&request.member.member_id, &turn);
+                }
+                allowed
+            }
+            None if request.member.generation < 0 => Ok(()),
+            None if request.version >= 9 => Err(GroupError::GroupIdNotFound),
+            None => Err(GroupError::IllegalGeneration),
+        };
+        if let Err(error) = allowed {
+            return fx.replies.push((ticket, GroupAnswer::OffsetCommit(Err(error))));
+        }
+        let plan = plan_commit(request, now.wall, &self.settings);
+        if plan.offsets.is_empty() {
+            return fx.replies.push((ticket, GroupAnswer::OffsetCommit(Ok(plan.results))));
+        }
+        let entry = self.groups.entry(group_id.clone()).or_insert_with(|| Entry::new(Group::new(now.wall)));
+        entry.commits_pending += 1;
+        let record = |((topic, partition), committed): &(Place, Committed)| Record::Offset {
+            group_id: group_id.clone(),
+            topic: topic.clone(),
+            partition: *partition,
+            value: Some(committed.clone()),
+        };
+        let records = plan.offsets.iter().map(record).collect();
+        self.write(group_id, records, PendingKind::Commit(ticket, plan), fx);
+    }
+
+    fn delete_group(&mut self, group_id: &GroupId, ticket: Ticket, fx: &mut Effects) {
+        let found = self.groups.get(group_id).filter(|entry| entry.exists());
+        let allowed = match found.map(|entry| entry.group.state()) {
+            None => Err(GroupError::GroupIdNotFound),
+            Some(State::Empty) => Ok(()),
+            Some(_) => Err(GroupError::NonEmptyGroup),
+        };
+        match allowed {
+            Ok(()) => self.delete_whole(group_id, Some((ticket, GroupAnswer::DeleteGroup(Ok(())))), fx),
+            Err(error) => fx.replies.push((ticket, GroupAnswer::DeleteGroup(Err(error)))),
+        }
+    }
+
+    fn delete_offsets(&mut self, group_id: &GroupId, ticket: Ticket, request: OffsetDeleteRequest, fx: &mut Effects) {
+        let found = self.groups.get(group_id).filter(|entry| entry.exists());
+        let entry = match found.ok_or(GroupError::GroupIdNotFound) {
+            Ok(entry) if entry.group.state() != State::Empty && !entry.group.is_consumer() => {
+                return fx.replies.push((ticket, GroupAnswer::OffsetDelete(Err(GroupError::NonEmptyGroup))));
+            }
+            Ok(entry) => entry,
+            Err(error) => return fx.replies.push((ticket, GroupAnswer::OffsetDelete(Err(error)))),
+        };
+        let result = |(topic, partition): &Place| PartitionResult {
+            topic: topic.clone(),
+            partition: *partition,
+            error: entry.group.is_subscribed(topic).then_some(GroupError::SubscribedToTopic),
+        };
+        let results: Vec<_> = request.partitions.iter().map(result).collect();
+        let goes = |place: &&Place| !entry.group.is_subscribed(&place.0) && entry.offsets.contains(place);
+        let places = request.partitions.iter().filter(goes).cloned().collect();
+        self.delete(group_id, places, Some((ticket, GroupAnswer::OffsetDelete(Ok(results)))), fx);
+    }
+
+    fn sweep(&mut self, now: Now, group_id: &GroupId, fx: &mut Effects) {
+        let Some(entry) = self.groups.get(group_id) else { return };
+        let expired = entry.offsets.expired(&entry.group, now.wall, self.settings.offsets_retention);
+        if entry.group.is_deserted() && expired.len() == entry.offsets.iter().count() {
+            self.delete_whole(group_id, None, fx);
+        } else {
+            self.delete(group_id, expired, None, fx);
+        }
+    }
+
+    /// Writes tombstones for these offsets; answers at once if there are none.
+    fn delete(
+        &mut self,
+        group_id: &GroupId,
+        places: Vec<Place>,
+        answer: Option<(Ticket, GroupAnswer)>,
+        fx: &mut Effects,
+    ) {
+        if places.is_empty() {
+            return fx.replies.extend(answer);
+        }
+        self.groups.get_mut(group_id).expect("it has offsets").deletion_pending = true;
+        let records = tombstones(group_id, &places);
+        self.write(group_id, records, PendingKind::Deletion { places, whole_group: false, answer }, fx);
+    }
+
+    fn delete_whole(&mut self, group_id: &GroupId, answer: Option<(Ticket, GroupAnswer)>, fx: &mut Effects) {
+        let entry = self.groups.get_mut(group_id).expect("only groups that are here are deleted");
+        entry.deletion_pending = true;
+        let places = entry.offsets.places();
+        let mut records = tombstones(group_id, &places);
+        records.push(Record::Group { group_id: group_id.clone(), value: None });
+        self.write(group_id, records, PendingKind::Deletion { places, whole_group: true, answer }, fx);
+    }
+
+    fn take_turn(
+        &mut self,
+        group_id: &GroupId,
+        replies: Vec<(Ticket, GroupAnswer)>,
+        write: Option<GroupValue>,
+        fx: &mut Effects,
+    ) {
+        fx.replies.extend(replies);
+        if let Some(value) = write {
+            let record = Record::Group { group_id: group_id.clone(), value: Some(value) };
+            self.write(group_id, vec![record], PendingKind::Group, fx);
+        }
+    }
+
+    fn write(&mut self, group_id: &GroupId, records: Vec<Record>, kind: PendingKind, fx: &mut Effects) {
+        self.last_write += 1;
+        let id = WriteId(self.last_write);
+        self.writes.push_back((id, Pending { group_id: group_id.clone(), kind }));
+        fx.writes.push((id, records));
+    }
+
+    /// What a replay of the log must lead to.
+    pub fn snapshot(&self) -> BTreeMap<GroupId, GroupSnapshot> {
+        let kept = self.groups.iter().filter(|(_, entry)| entry.logged);
+        kept.map(|(group_id, entry)| (group_id.clone(), entry.snapshot())).collect()
+    }
+
+    /// Walks every invariant; panics with the one that does not hold.
+    pub fn check(&self) {
+        let mut due = BTreeSet::new();
+        for (group_id, entry) in &self.groups {
+            entry.group.check();
+            due.extend(entry.due.map(|at| (at, group_id.clone())));
+            let wanted = entry.group.wake_at().filter(|_| !entry.stands_still());
+            assert_eq!(entry.due, wanted, "{group_id} would not be looked at in time");
+            let mut commits = 0;
+            for (_, pending) in self.writes.iter().filter(|(_, pending)| pending.group_id == *group_id) {
+                match pending.kind {
+                    PendingKind::Group => assert!(entry.group.is_writing(), "{group_id} waits for no write"),
+                    PendingKind::Commit(..) => commits += 1,
+                    PendingKind::Deletion { .. } => assert!(entry.deletion_pending, "{group_id} waits for no deletion"),
+                }
+            }
+            assert_eq!(entry.commits_pending, commits, "{group_id}: commits pending");
+            let ready = entry.parked.front().is_some_and(|work| !entry.must_wait(work));
+            assert!(!ready, "{group_id}: somebody waits for nothing");
+        }
+        assert_eq!(due, self.due, "deadlines");
+        assert_eq!(self.sweep_at.is_some(), !self.groups.is_empty(), "offsets expire exactly where there are groups");
+        assert!(
+            self.writes.iter().all(|(_, pending)| self.groups.contains_key(&pending.group_id)),
+            "write of no group"
+        );
+    }
+}
+
+/// What is refused whatever the group's state.
+fn check_command(command: &GroupCommand, settings: &GroupSettings) -> Result<(), GroupError> {
+    let needs_name = matches!(
+        command,
+        GroupCommand::Join(_)
+            | GroupCommand::Sync(_)
+            | GroupCommand::Heartbeat(_)
+            | GroupCommand::Leave(_)
+            | GroupCommand::OffsetDelete(_)
+    );
+    if needs_name && command.group_id().is_some_and(|group_id| group_id.is_empty()) {
+        return Err(GroupError::InvalidGroupId);
+    }
+    if let GroupCommand::Join(request) = command {
+        let bounds = settings.min_session_timeout.as_millis()..=settings.max_session_timeout.as_millis();
+        if !u128::try_from(request.session_timeout_ms).is_ok_and(|timeout| bounds.contains(&timeout)) {
+            return Err(GroupError::InvalidSessionTimeout);
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a deletion that did not come to pass.
+fn undone(done: &GroupAnswer, error: GroupError) -> GroupAnswer {
+    match done {
+        GroupAnswer::OffsetDelete(_) => GroupAnswer::OffsetDelete(Err(error)),
+        _ => GroupAnswer::DeleteGroup(Err(error)),
+    }
+}
+
+fn tombstones(group_id: &GroupId, places: &[Place]) -> Vec<Record> {
+    let tombstone = |(topic, partition): &Place| Record::Offset {
+        group_id: group_id.clone(),
+        topic: topic.clone(),
+        partition: *partition,
+        value: None,
+    };
+    places.iter().map(tombstone).collect()
+}

@@ -1,0 +1,206 @@
+//! From written to flushed: rounds of `fdatasync` that all callers of one log share.
+//!
+//! Shell. Owns when a log is synced (class `flushed`: after every write, while anything is unsynced; else when somebody
+//! asks, and at the interval), the end of a rolled segment (cut, sync, side files) and the leader-epoch checkpoint's
+//! writing. Always: one round at a time; a round covers what was written before it began; a failed sync ends the log and is
+//! never tried again, because a second one would succeed without the lost data (the kernel forgets it).
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use crate::rt;
+use crate::types::{AckClass, Offset};
+
+use super::appender::{TaskGuard, is_no_space};
+use super::checkpoint::format_epochs;
+use super::files;
+use super::segment::{Phase, Segment};
+use super::vocabulary::AppendError;
+use super::{EPOCHS_FILE, Log};
+
+/// The flusher's side of a log.
+#[derive(Default)]
+pub(super) struct Flusher {
+    is_running: Cell<bool>,
+    has_timer: Cell<bool>,
+    /// The largest offset that somebody waits for.
+    wanted: Cell<Offset>,
+    /// A file was made: its name is not durable yet.
+    dir_changed: Cell<bool>,
+    /// The checkpoint does not have every epoch that wrote.
+    epochs_changed: Cell<bool>,
+    /// Snapshots of rolled segments, to be written when those are sealed: segment id and (offset, bytes).
+    snapshots: RefCell<Vec<(u64, (Offset, Vec<u8>))>>,
+    /// Tasks that write side files.
+    side_tasks: Cell<usize>,
+}
+
+impl Flusher {
+    pub(super) fn on_file_created(&self) {
+        self.dir_changed.set(true);
+    }
+
+    pub(super) fn on_epoch_written(&self) {
+        self.epochs_changed.set(true);
+    }
+
+    pub(super) fn on_roll(&self, segment: &Segment, snapshot: (Offset, Vec<u8>)) {
+        self.snapshots.borrow_mut().push((segment.id, snapshot));
+    }
+}
+
+/// Something was written: sync now, later, or not at all.
+pub(super) fn on_written(log: &Rc<Log>) {
+    let wanted = log.flusher.wanted.get() > log.limits().flushed;
+    if wanted || log.settings.borrow().ack_class == AckClass::Flushed {
+        start(log);
+    } else if !log.flusher.has_timer.replace(true) {
+        let log = Rc::clone(log);
+        rt::spawn(async move {
+            let interval = log.settings.borrow().flush_interval;
+            rt::sleep(interval).await;
+            log.flusher.has_timer.set(false);
+            if log.is_dirty() && !log.is_ended() {
+                start(&log);
+            }
+        });
+    }
+}
+
+/// Begins rounds, unless they run.
+pub(super) fn start(log: &Rc<Log>) {
+    if !log.flusher.is_running.replace(true) {
+        rt::spawn(run(Rc::clone(log)));
+    }
+}
+
+/// Waits until everything appended so far is flushed.
+pub(super) async fn flush(log: &Rc<Log>) -> Result<Offset, AppendError> {
+    let target = log.limits().log_end;
+    log.flusher.wanted.set(log.flusher.wanted.get().max(target));
+    loop {
+        if let Some(reason) = log.offline() {
+            return Err(AppendError::Offline(reason));
+        }
+        let limits = log.limits();
+        if limits.flushed >= target {
+            return Ok(limits.flushed);
+        }
+        if log.is_released.get() {
+            return Err(AppendError::Offline("it is closed".to_owned()));
+        }
+        if limits.written < target && log.appender.is_full() {
+            return Err(AppendError::NoSpace);
+        }
+        let changed = log.changed.wait();
+        if limits.written > limits.flushed {
+            start(log);
+        }
+        changed.await;
+    }
+}
+
+/// Waits until no round and no task of the flusher runs.
+pub(super) async fn settle(log: &Log) {
+    while log.flusher.is_running.get() || log.flusher.side_tasks.get() > 0 {
+        log.changed.wait().await;
+    }
+}
+
+async fn run(log: Rc<Log>) {
+    let guard = TaskGuard { log: &log, is_running: &log.flusher.is_running };
+    loop {
+        let covered = log.limits().written;
+        if let Err(reason) = round(&log).await {
+            drop(guard);
+            log.fail(reason);
+            return;
+        }
+        log.on_flushed(covered);
+        let limits = log.limits();
+        let more = limits.written > limits.flushed
+            && (log.flusher.wanted.get() > limits.flushed || log.settings.borrow().ack_class == AckClass::Flushed);
+        if !more || log.is_offline() {
+            break;
+        }
+    }
+    drop(guard);
+    log.appender.rest(log.shared());
+    if log.is_dirty() && !log.is_ended() {
+        on_written(&log);
+    }
+}
+
+/// Makes everything written so far durable: epochs, names, data, oldest first.
+async fn round(log: &Rc<Log>) -> Result<(), String> {
+    // A batch's epoch is durable no later than the batch: recovery reads epochs of synced batches from the checkpoint.
+    match write_epochs(log).await {
+        // A full device takes no new file; what is written already can be synced all the same.
+        Err(error) if is_no_space(&error) => log.flusher.epochs_changed.set(true),
+        result => result.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?,
+    }
+    if log.flusher.dir_changed.replace(false) {
+        files::sync_dir(log.place.dir.clone()).await.map_err(|error| format!("sync directory: {error}"))?;
+    }
+    for segment in log.unsealed_segments() {
+        sync(log, &segment).await.map_err(|error| format!("sync {}: {error}", log.file_name(&segment)))?;
+    }
+    Ok(())
+}
+
+async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {
+    let (phase, written) = (segment.phase.get(), segment.written.get());
+    let complete = phase == Phase::Rolled && written == segment.bytes.get();
+    if let Some(file) = segment.open_writer()
+        && (complete || written > segment.synced.get())
+    {
+        if complete {
+            while log.appender.is_allocating() {
+                log.changed.wait().await;
+            }
+            file.truncate(written).await?;
+            segment.allocated.set(written);
+        }
+        let _permit = log.shared().syncs.acquire().await;
+        file.sync_data().await?;
+        log.shared().count(|stats| stats.flushes += 1);
+    }
+    segment.synced.set(written);
+    if complete {
+        segment.seal();
+        log.shared().touch(segment);
+        write_side_files(log, segment);
+    }
+    Ok(())
+}
+
+/// Writes the indexes and the snapshot of a sealed segment, behind everyone's back: if that fails or a crash comes first,
+/// the next start reads more data.
+fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
+    let mut snapshots = log.flusher.snapshots.borrow_mut();
+    let snapshot = snapshots.iter().position(|(id, _)| *id == segment.id).map(|at| snapshots.swap_remove(at).1);
+    drop(snapshots);
+    let Some(files) = segment.side_files(snapshot) else { return };
+    log.flusher.side_tasks.set(log.flusher.side_tasks.get() + 1);
+    let (log, segment) = (Rc::clone(log), Rc::clone(segment));
+    rt::spawn_background(async move {
+        if segment.deleted.get().is_none()
+            && !log.is_released.get()
+            && let Err(error) = segment.write_side_files(&log.place.dir, files).await
+        {
+            tracing::warn!(tp = %log.place.tp, base = %segment.base, %error, "index files of a segment were not written");
+        }
+        log.flusher.side_tasks.set(log.flusher.side_tasks.get() - 1);
+        log.changed.notify_all();
+    });
+}
+
+/// Writes the leader-epoch checkpoint if an epoch wrote that is not in it.
+pub(super) async fn write_epochs(log: &Log) -> io::Result<()> {
+    if !log.flusher.epochs_changed.replace(false) {
+        return Ok(());
+    }
+    let text = format_epochs(log.state.borrow().epochs.entries());
+    files::write(log.place.dir.join(EPOCHS_FILE), text.into_bytes()).await
+}

@@ -1,0 +1,463 @@
+//! Shell. One connected socket: its state, its reading side, its end.
+//!
+//! Owns the descriptor and the read buffer. Knows nothing of what frames mean. Always: a length on the wire takes no memory by
+//! itself: up to [`RESERVED_AT_ONCE`] is reserved, untouched, and more only as bytes arrive; a connection that waits for a
+//! frame for a second holds no buffer. Events are edge triggered: a flag stays set until the kernel said "no more".
+//!
+//! How a frame reaches its owner without a copy: each buffer is as large as the last frame was, so that the next one, header
+//! and body, usually fits and is split off whole. What does not fit moves its beginning into a buffer of the right size. Small
+//! frames share 4 KiB buffers, split off one after another; whoever keeps such a frame keeps its neighbours of the same
+//! connection, and nobody else's.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use super::send::{Outgoing, Replies};
+use super::{Entry, Inner};
+use crate::rt::event::Event;
+use crate::rt::raw;
+
+/// Received from one connection in one turn; the others wait no longer than that takes.
+const RECEIVED_PER_TURN: usize = 128 << 10;
+/// Frames given out of one buffer in one turn.
+const FRAMES_PER_TURN: u32 = 64;
+/// Buffer of a connection whose frames are small.
+const BUFFER_BYTES_MIN: usize = 4096;
+/// Buffer of small frames that come many at a time, and of none larger.
+const BUFFER_BYTES_SHARED_MAX: usize = 16 << 10;
+/// Frames from here on get a buffer of their own size.
+const OWN_BUFFER_FROM: usize = 2048;
+/// A buffer is not sized after a longer frame than this: its sender must announce it again.
+const PREDICTED_MAX: usize = 256 << 10;
+/// Reserved for a frame before its bytes are there: a request of Kafka's default `max.request.size` with room for its header.
+const RESERVED_AT_ONCE: usize = (1 << 20) + (64 << 10);
+/// Less room than this is not worth a system call.
+const ROOM_MIN: usize = 256;
+/// Buffers that wait for a connection.
+const SPARE_BUFFERS_MAX: usize = 64;
+/// A connection that waits this long gives its buffer back.
+const BUFFER_IDLE: Duration = Duration::from_secs(1);
+/// The length before each frame.
+const LENGTH_BYTES: usize = 4;
+
+/// Why a connection's reading ended.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// The idle time passed without a byte.
+    #[error("idle for too long")]
+    Idle,
+    /// The socket failed or the peer reset it, or the write side was cut.
+    #[error("connection lost: {0}")]
+    Lost(#[source] io::Error),
+    /// The peer closed in the middle of a frame.
+    #[error("the peer closed inside a frame")]
+    Truncated,
+}
+
+/// One socket, shared by its reader, its answers and the net task.
+pub(super) struct Connection {
+    pub(super) net: Rc<Inner>,
+    /// `None` once closed.
+    pub(super) socket: RefCell<Option<OwnedFd>>,
+    token: Cell<u64>,
+    peer: SocketAddr,
+    /// There may be bytes, or the end, to receive.
+    readable: Cell<bool>,
+    /// The kernel may take bytes.
+    pub(super) writable: Cell<bool>,
+    /// The peer will send nothing more.
+    peer_ended: Cell<bool>,
+    /// In the net task's list of connections with something to send.
+    pub(super) dirty: Cell<bool>,
+    pub(super) reader_is_gone: Cell<bool>,
+    expired: Cell<bool>,
+    /// Why it was cut, until the reader has been told.
+    lost: RefCell<Option<io::Error>>,
+    reader: RefCell<Option<Waker>>,
+    buffer: RefCell<BytesMut>,
+    idle_timeout: Cell<Option<Duration>>,
+    pub(super) last_activity: Cell<Instant>,
+    /// Since when the kernel takes nothing.
+    pub(super) blocked_since: Cell<Option<Instant>>,
+    pub(super) out: RefCell<Outgoing>,
+    /// Room in the queue, everything sent, peer gone, closed: waiters look which.
+    pub(super) changed: Event,
+}
+
+pub(super) fn adopt(net: &Rc<Inner>, socket: OwnedFd, peer: SocketAddr) -> io::Result<(FrameReader, Replies)> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    let connection = Rc::new(Connection {
+        net: net.clone(),
+        socket: RefCell::default(),
+        token: Cell::new(0),
+        peer,
+        readable: Cell::new(true),
+        writable: Cell::new(true),
+        peer_ended: Cell::new(false),
+        dirty: Cell::new(false),
+        reader_is_gone: Cell::new(false),
+        expired: Cell::new(false),
+        lost: RefCell::default(),
+        reader: RefCell::default(),
+        buffer: RefCell::default(),
+        idle_timeout: Cell::new(None),
+        last_activity: Cell::new(Instant::now()),
+        blocked_since: Cell::new(None),
+        out: RefCell::default(),
+        changed: Event::default(),
+    });
+    let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP;
+    connection.token.set(net.insert(&socket, interest, Entry::Connection(connection.clone()))?);
+    *connection.socket.borrow_mut() = Some(socket);
+    net.connections.set(net.connections.get() + 1);
+    net.adopted.notify_all();
+    let expected = Expected { frame: 0, shared: BUFFER_BYTES_MIN };
+    let reader = FrameReader { connection: connection.clone(), received: 0, frames: 0, turn: 0, expected };
+    Ok((reader, Replies::new(connection)))
+}
+
+impl Connection {
+    pub(super) fn is_open(&self) -> bool {
+        self.socket.borrow().is_some()
+    }
+
+    pub(super) fn on_event(self: &Rc<Self>, flags: EventFlags) {
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            self.peer_ended.set(true);
+            self.readable.set(true);
+            self.changed.notify_all();
+        }
+        if flags.contains(EventFlags::IN) {
+            self.readable.set(true);
+        }
+        if self.readable.get() {
+            self.wake_reader();
+        }
+        // After an error the next send says which.
+        if flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR) && !self.writable.replace(true) {
+            self.net.mark_dirty(self);
+        }
+    }
+
+    fn wake_reader(&self) {
+        let reader = self.reader.borrow_mut().take();
+        if let Some(waker) = reader {
+            waker.wake();
+        }
+    }
+
+    /// Closes the socket at once and forgets what is queued.
+    pub(super) fn cut(&self, cause: io::Error) {
+        let Some(socket) = self.socket.borrow_mut().take() else { return };
+        drop(socket);
+        self.net.connections.set(self.net.connections.get() - 1);
+        let forgotten = {
+            let mut out = self.out.borrow_mut();
+            self.net.change_queued(0, out.queued_bytes());
+            out.forget()
+        };
+        drop(forgotten);
+        *self.lost.borrow_mut() = Some(cause);
+        self.wake_reader();
+        self.changed.notify_all();
+        self.net.remove(self.token.get());
+    }
+
+    /// Whether the sweep has something to do here.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let blocked = self.blocked_since.get().is_some_and(|then| since(then) >= self.net.config.write_timeout);
+        let waiting = self.reader.borrow().is_some();
+        let quiet = since(self.last_activity.get());
+        let expired =
+            waiting && self.idle_timeout.get().is_some_and(|limit| quiet >= limit) && self.out.borrow().is_idle();
+        let holds_buffer = waiting && quiet >= BUFFER_IDLE && self.buffer.borrow().capacity() > 0;
+        blocked || expired || (holds_buffer && self.buffer.borrow().is_empty())
+    }
+
+    pub(super) fn on_sweep(self: &Rc<Self>, now: Instant) {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        if self.blocked_since.get().is_some_and(|then| since(then) >= self.net.config.write_timeout) {
+            self.cut(io::Error::new(io::ErrorKind::TimedOut, "the peer takes no answers"));
+            return;
+        }
+        let quiet = since(self.last_activity.get());
+        if self.idle_timeout.get().is_some_and(|limit| quiet >= limit) && self.out.borrow().is_idle() {
+            self.expired.set(true);
+            self.wake_reader();
+        }
+        if quiet >= BUFFER_IDLE && self.buffer.borrow().is_empty() {
+            let buffer = self.buffer.take();
+            drop(buffer);
+            self.out.borrow_mut().shrink();
+        }
+    }
+}
+
+/// Reads length-prefixed frames; one owner, the connection task. Dropped, it lets the connection close as soon as every place
+/// in line that was taken is filled and sent.
+pub struct FrameReader {
+    connection: Rc<Connection>,
+    /// Received in the current turn.
+    received: usize,
+    /// Given out in the current turn.
+    frames: u32,
+    turn: u64,
+    expected: Expected,
+}
+
+impl FrameReader {
+    /// The 4-byte length of the next frame as it stands on the wire (may be negative: the caller judges it before anything is
+    /// read or allocated). `None`: the peer closed between frames. Waits while too much is queued for the peer. May be dropped
+    /// at any await and called again.
+    pub async fn next_length(&mut self) -> Result<Option<i32>, NetError> {
+        self.wait_for_room().await?;
+        self.start_turn();
+        if self.frames >= FRAMES_PER_TURN {
+            self.connection.net.next_turn().await;
+            self.start_turn();
+        }
+        self.frames += 1;
+        loop {
+            {
+                let mut buffer = self.connection.buffer.borrow_mut();
+                if buffer.len() >= LENGTH_BYTES {
+                    return Ok(Some(buffer.get_i32()));
+                }
+            }
+            if !self.receive(LENGTH_BYTES).await? {
+                return if self.connection.buffer.borrow().is_empty() { Ok(None) } else { Err(NetError::Truncated) };
+            }
+        }
+    }
+
+    /// The body of the frame whose length was just returned. Small frames are split off the connection's read buffer, large
+    /// ones received into one buffer of their own: no user-space copy of the body beyond a partial frame's move. May be
+    /// dropped at any await and called again.
+    pub async fn read_body(&mut self, length: usize) -> Result<BytesMut, NetError> {
+        while self.connection.buffer.borrow().len() < length {
+            if !self.receive(length).await? {
+                return Err(NetError::Truncated);
+            }
+        }
+        self.expected.frame = LENGTH_BYTES + length;
+        Ok(self.connection.buffer.borrow_mut().split_to(length))
+    }
+
+    /// Idle limit between bytes; coarse (an eighth of it, between 10 ms and 1 s). Does not run while an answer is awaited or
+    /// queued.
+    pub fn set_idle_timeout(&mut self, idle: Option<Duration>) {
+        self.connection.idle_timeout.set(idle);
+        if let Some(idle) = idle {
+            self.connection.net.set_timeout_step(idle);
+        }
+    }
+
+    /// Resolves when the peer is gone (closed, even only its sending half, or reset) or the connection was closed here; to
+    /// cancel long polls while no read is outstanding.
+    pub fn closed(&self) -> impl Future<Output = ()> + 'static {
+        let connection = self.connection.clone();
+        async move {
+            while connection.is_open() && !connection.peer_ended.get() {
+                connection.changed.wait().await;
+            }
+        }
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    fn start_turn(&mut self) {
+        let turn = self.connection.net.turn.get();
+        if self.turn != turn {
+            self.turn = turn;
+            self.received = 0;
+            self.frames = 0;
+        }
+    }
+
+    async fn wait_for_room(&self) -> Result<(), NetError> {
+        let connection = &self.connection;
+        let limit = connection.net.config.out_bytes_max;
+        if !connection.out.borrow().is_full(limit) {
+            return Ok(());
+        }
+        connection.net.paused.set(connection.net.paused.get() + 1);
+        while connection.is_open() && connection.out.borrow().is_full(limit) {
+            connection.changed.wait().await;
+        }
+        self.check()
+    }
+
+    /// Why reading is over, if it is.
+    fn check(&self) -> Result<(), NetError> {
+        if !self.connection.is_open() {
+            let lost = self.connection.lost.borrow_mut().take();
+            return Err(NetError::Lost(lost.unwrap_or_else(|| io::ErrorKind::NotConnected.into())));
+        }
+        if self.connection.expired.get() { Err(NetError::Idle) } else { Ok(()) }
+    }
+
+    /// Receives once, so that in the end `wanted` bytes stand together in the buffer. `false`: the peer sends no more.
+    async fn receive(&mut self, wanted: usize) -> Result<bool, NetError> {
+        loop {
+            self.check()?;
+            self.start_turn();
+            if self.received >= RECEIVED_PER_TURN {
+                self.connection.net.next_turn().await;
+                continue;
+            }
+            if !self.connection.readable.get() {
+                self.wait_until_readable().await;
+                continue;
+            }
+            match self.receive_now(wanted) {
+                Ok(received) => return Ok(received > 0),
+                Err(Errno::AGAIN) => self.connection.readable.set(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    let error = io::Error::from(errno);
+                    self.connection.cut(error.kind().into());
+                    return Err(NetError::Lost(error));
+                }
+            }
+        }
+    }
+
+    fn receive_now(&mut self, wanted: usize) -> rustix::io::Result<usize> {
+        let connection = &self.connection;
+        let socket = connection.socket.borrow();
+        let socket = socket.as_ref().ok_or(Errno::NOTCONN)?;
+        let mut buffer = connection.buffer.borrow_mut();
+        if buffer.capacity() == 0 {
+            self.expected.shared = BUFFER_BYTES_MIN;
+            if self.expected.frame < OWN_BUFFER_FROM {
+                *buffer = connection.net.spare_buffers.borrow_mut().pop().unwrap_or_default();
+            }
+        }
+        make_room(&mut buffer, wanted, self.expected);
+        let limit = (buffer.capacity() - buffer.len()).min(RECEIVED_PER_TURN);
+        let received = raw::receive(socket, &mut buffer, limit)?;
+        self.received += received;
+        connection.last_activity.set(connection.net.now.get());
+        if received < limit && received > 0 && !connection.peer_ended.get() {
+            // Edge triggered: what comes from now on is another event.
+            connection.readable.set(false);
+        }
+        self.expected.learn(received == limit);
+        Ok(received)
+    }
+
+    async fn wait_until_readable(&self) {
+        let connection = &self.connection;
+        self.lend_buffer();
+        std::future::poll_fn(|context| {
+            if connection.readable.get() || !connection.is_open() || connection.expired.get() {
+                return Poll::Ready(());
+            }
+            let mut reader = connection.reader.borrow_mut();
+            match &mut *reader {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => *reader = Some(context.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl FrameReader {
+    /// Gives the buffer to whoever receives next, unless it holds bytes or a frame that lives on.
+    fn lend_buffer(&self) {
+        let mut buffer = self.connection.buffer.borrow_mut();
+        let small = self.expected.frame < OWN_BUFFER_FROM;
+        if !small || !buffer.is_empty() || buffer.capacity() == 0 || !buffer.try_reclaim(self.expected.shared) {
+            return;
+        }
+        let lent = std::mem::take(&mut *buffer);
+        let mut spare = self.connection.net.spare_buffers.borrow_mut();
+        if spare.len() < SPARE_BUFFERS_MAX {
+            spare.push(lent);
+        }
+    }
+}
+
+impl Drop for FrameReader {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        connection.reader_is_gone.set(true);
+        let waker = connection.reader.borrow_mut().take();
+        drop(waker);
+        let buffer = connection.buffer.take();
+        drop(buffer);
+        if connection.is_open() && connection.out.borrow().is_idle() {
+            connection.cut(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
+}
+
+/// Makes room behind what `buffer` holds, so that `wanted` bytes, more than it holds, can come to stand together.
+fn make_room(buffer: &mut BytesMut, wanted: usize, expected: Expected) {
+    let held = buffer.len();
+    let (enough, fresh) = if wanted == LENGTH_BYTES {
+        (expected.room_enough(), expected.buffer_bytes())
+    } else {
+        // Bytes that are there vouch for as many again.
+        let whole = wanted.min(RESERVED_AT_ONCE.max(2 * held));
+        (whole - held, whole.max(BUFFER_BYTES_MIN))
+    };
+    if buffer.capacity() - held >= enough {
+        return;
+    }
+    // If no frame split off it lives on, the same memory serves again.
+    if held == 0 && buffer.try_reclaim(fresh) && buffer.capacity() <= 2 * fresh {
+        return;
+    }
+    let mut larger = BytesMut::with_capacity(fresh);
+    larger.extend_from_slice(buffer);
+    *buffer = larger;
+}
+
+/// What the next frame of a connection is expected to be like.
+#[derive(Clone, Copy)]
+struct Expected {
+    /// Size of the last frame with its length.
+    frame: usize,
+    /// Size of a buffer of small frames.
+    shared: usize,
+}
+
+impl Expected {
+    fn buffer_bytes(self) -> usize {
+        if self.frame < OWN_BUFFER_FROM {
+            return self.shared;
+        }
+        // Frames of one client differ a little; what is received beyond this one belongs to the next and has to move.
+        let frame = self.frame.min(PREDICTED_MAX);
+        frame + frame / 16 + ROOM_MIN
+    }
+
+    /// With less room a new buffer is cheaper than moving the beginning of a frame there later.
+    fn room_enough(self) -> usize {
+        if self.frame < OWN_BUFFER_FROM { ROOM_MIN } else { self.frame.min(PREDICTED_MAX) }
+    }
+
+    /// A receive filled `room`, or did not.
+    fn learn(&mut self, filled: bool) {
+        if filled && self.frame < OWN_BUFFER_FROM {
+            self.shared = (2 * self.shared).min(BUFFER_BYTES_SHARED_MAX);
+        }
+    }
+}

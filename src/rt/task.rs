@@ -1,0 +1,369 @@
+//! Shell. Tasks of one shard: spawning, catching panics, counting, and ending them when the shard ends.
+//!
+//! Owns the shard's `Current`: its task queues, the register of live tasks and the count of work in flight. Knows nothing of
+//! sockets or files. Always: a new task is queued, never run inside `spawn` (glommio's own `spawn_local` polls it at once,
+//! within whatever the caller has borrowed); a panic never reaches the executor; when the shard's main future is done every
+//! task is dropped on its own shard, which glommio by itself would not do.
+
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use glommio::{Latency, Shares, TaskQueueHandle};
+use slab::Slab;
+use tracing::{error, warn};
+
+use super::event::Event;
+use super::pulse::Pulse;
+use crate::types::ShardIndex;
+
+/// The preempt timer of the executor and the latency of its queues: below it 0.9.0 was seen to hang.
+pub(super) const PREEMPT_EVERY: Duration = Duration::from_millis(1);
+/// Rounds of dropping tasks when the shard ends; a task that spawns another from its destructor needs a second one.
+const ENDING_ROUNDS_MAX: u32 = 100;
+
+thread_local! {
+    static CURRENT: OnceCell<Rc<Current>> = const { OnceCell::new() };
+    /// Polls of tasks other than the machinery's own: how the net task tells whether anybody ran.
+    static POLLS: Cell<u64> = const { Cell::new(0) };
+    /// A task of the background queue is being polled.
+    static IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+    /// glommio has something to submit that it will not look at by itself before the next preemption.
+    static QUEUED_IO: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What this thread's shard is made of.
+pub(super) struct Current {
+    pub(super) index: ShardIndex,
+    pub(super) pulse: Arc<Pulse>,
+    /// glommio's rings.
+    pub(super) rings: Vec<RawFd>,
+    front: TaskQueueHandle,
+    background: TaskQueueHandle,
+    tasks: RefCell<Slab<Option<Waker>>>,
+    ending: Cell<bool>,
+    panics: Cell<u64>,
+    background_tasks: Cell<u32>,
+    work: Cell<u32>,
+    /// Rises with activity; tells the heartbeats whether to go on.
+    stirs: Cell<u64>,
+    stirred: Event,
+    /// Calls on the helper thread that must come back before the executor may end.
+    blocking_calls: Cell<u32>,
+}
+
+impl Current {
+    /// Makes this thread a shard. Once per thread, on its executor.
+    pub(super) fn install(index: ShardIndex, pulse: Arc<Pulse>, rings: Vec<RawFd>) -> Rc<Self> {
+        let executor = glommio::executor();
+        let latency = Latency::Matters(PREEMPT_EVERY);
+        let current = Rc::new(Self {
+            index,
+            pulse,
+            rings,
+            front: executor.create_task_queue(Shares::Static(800), latency, "front"),
+            background: executor.create_task_queue(Shares::Static(100), Latency::NotImportant, "background"),
+            tasks: RefCell::default(),
+            ending: Cell::new(false),
+            panics: Cell::new(0),
+            background_tasks: Cell::new(0),
+            work: Cell::new(0),
+            stirs: Cell::new(0),
+            stirred: Event::default(),
+            blocking_calls: Cell::new(0),
+        });
+        CURRENT.with(|cell| assert!(cell.set(current.clone()).is_ok(), "this thread already is a shard"));
+        current
+    }
+
+    /// This thread's shard. Panics elsewhere: that is a bug of ours.
+    pub(super) fn get() -> Rc<Self> {
+        CURRENT.with(|cell| cell.get().cloned()).expect("called on a thread that is no shard (see rt::executor::start)")
+    }
+
+    /// Something happened: the heartbeats beat for a while.
+    pub(super) fn stir(&self) {
+        self.stirs.set(self.stirs.get() + 1);
+        if self.stirred.has_waiters() {
+            self.stirred.notify_all();
+        }
+    }
+
+    fn change_work(&self, by: i32) {
+        self.work.set(self.work.get().checked_add_signed(by).expect("each guard counts itself out once"));
+        self.pulse.set_work(self.work.get());
+    }
+
+    /// Whether tasks wait or run in the background queue.
+    pub(super) fn has_background_tasks(&self) -> bool {
+        self.background_tasks.get() > 0
+    }
+
+    /// Shows a sign of life every `period` while there is work in flight or something happened within the period.
+    pub(super) async fn heartbeat(self: Rc<Self>, period: Duration) {
+        let mut seen = 0;
+        loop {
+            if self.work.get() == 0 && self.stirs.get() == seen {
+                self.stirred.wait().await;
+            }
+            seen = self.stirs.get();
+            glommio::timer::sleep(period).await;
+            self.pulse.turn();
+        }
+    }
+
+    /// Answers the watchdog's kicks with a sign of life.
+    pub(super) async fn answer_kicks(self: Rc<Self>) {
+        std::future::poll_fn(|context| {
+            self.pulse.set_kick(context.waker().clone());
+            self.pulse.turn();
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    /// Drops every task, and waits until glommio has closed what they had open.
+    pub(super) async fn end_tasks(&self) {
+        self.ending.set(true);
+        for _ in 0..ENDING_ROUNDS_MAX {
+            let wakers: Vec<Waker> = self.tasks.borrow().iter().filter_map(|(_, waker)| waker.clone()).collect();
+            wakers.into_iter().for_each(Waker::wake);
+            // Descriptors of dropped files are closed by the turns that this sleep makes.
+            glommio::timer::sleep(PREEMPT_EVERY).await;
+            if self.tasks.borrow().is_empty() {
+                break;
+            }
+        }
+        while self.blocking_calls.get() > 0 {
+            glommio::timer::sleep(PREEMPT_EVERY).await;
+        }
+        let left = self.tasks.borrow().len();
+        if left > 0 {
+            warn!(shard = self.index, left, "tasks did not end with their shard");
+        }
+        if self.panics.get() > 0 {
+            warn!(shard = self.index, panics = self.panics.get(), "tasks of this shard had panicked");
+        }
+        glommio::timer::sleep(PREEMPT_EVERY).await;
+    }
+}
+
+/// A spawned task; dropping it detaches it.
+pub struct Task<T>(glommio::task::JoinHandle<Option<T>>);
+
+impl<T> Task<T> {
+    /// Waits for the task's result; `None` if it panicked or was cancelled.
+    pub async fn join(self) -> Option<T> {
+        self.0.await.flatten()
+    }
+}
+
+/// Spawns on this shard. A panic inside is caught, logged and counted; it never unwinds into the executor. The task is
+/// dropped, wherever it waits, when the shard's main future is done.
+pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    let current = Current::get();
+    let queue = current.front;
+    spawn_guarded(current, queue, Polls::Counted, future)
+}
+
+/// Like [`spawn`], for the machinery: its polls do not count as the shard doing something.
+pub(super) fn spawn_unseen(future: impl Future<Output = ()> + 'static) -> Task<()> {
+    let current = Current::get();
+    let queue = current.front;
+    spawn_guarded(current, queue, Polls::Uncounted, future)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polls {
+    Counted,
+    Uncounted,
+}
+
+/// Like [`spawn`], in the background task queue (retention, recovery, compaction): fewer shares, no latency promise. For
+/// work that ends: while one lives the shard beats its heart and never lingers, so a ticker belongs into [`spawn`].
+pub fn spawn_background<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    let current = Current::get();
+    let queue = current.background;
+    let counted = Counted::new(current.clone());
+    spawn_guarded(current, queue, Polls::Counted, async move {
+        let _counted = counted;
+        let mut future = pin!(future);
+        std::future::poll_fn(|context| {
+            IN_BACKGROUND.set(true);
+            let _reset = Reset;
+            future.as_mut().poll(context)
+        })
+        .await
+    })
+}
+
+struct Reset;
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        IN_BACKGROUND.set(false);
+    }
+}
+
+/// Counts one background task, which is work in flight.
+struct Counted(Rc<Current>);
+
+impl Counted {
+    fn new(current: Rc<Current>) -> Self {
+        current.background_tasks.set(current.background_tasks.get() + 1);
+        current.change_work(1);
+        current.stir();
+        Self(current)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.background_tasks.set(self.0.background_tasks.get() - 1);
+        self.0.change_work(-1);
+    }
+}
+
+fn spawn_guarded<T: 'static>(
+    current: Rc<Current>,
+    queue: TaskQueueHandle,
+    polls: Polls,
+    future: impl Future<Output = T> + 'static,
+) -> Task<T> {
+    let key = current.tasks.borrow_mut().insert(None);
+    let registered = Registered { key, current };
+    let guarded = async move {
+        let current = &registered.current;
+        let mut place = pin!(Some(future));
+        let mut first = true;
+        let result = std::future::poll_fn(|context| {
+            if polls == Polls::Counted {
+                POLLS.set(POLLS.get() + 1);
+            }
+            if current.ending.get() {
+                return Poll::Ready(None);
+            }
+            if std::mem::take(&mut first) {
+                current.tasks.borrow_mut()[registered.key] = Some(context.waker().clone());
+            }
+            let future = place.as_mut().as_pin_mut().expect("it is taken only after this");
+            match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+                Ok(poll) => poll.map(Some),
+                Err(panic) => {
+                    note_panic(current, panic);
+                    Poll::Ready(None)
+                }
+            }
+        })
+        .await;
+        // Destructors may panic as well, and glommio would abort.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| place.set(None))) {
+            note_panic(current, panic);
+        }
+        result
+    };
+    Task(glommio::spawn_local_into(guarded, queue).expect("both queues live as long as the executor").detach())
+}
+
+/// One line of the register of tasks.
+struct Registered {
+    key: usize,
+    current: Rc<Current>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let waker = self.current.tasks.borrow_mut().remove(self.key);
+        drop(waker);
+    }
+}
+
+fn note_panic(current: &Current, panic: Box<dyn Any + Send>) {
+    current.panics.set(current.panics.get() + 1);
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    error!(shard = current.index, "a task panicked and was ended: {}", text.unwrap_or("(no text)"));
+}
+
+/// How many tasks of this shard panicked so far.
+pub fn panics() -> u64 {
+    Current::get().panics.get()
+}
+
+/// Marks work in flight until dropped: while any is, the shard's heartbeats beat and the watchdog minds the shard. File
+/// operations and background tasks mark themselves. Not for what merely waits for a client, such as a long poll.
+pub struct Work(Rc<Current>);
+
+/// See [`Work`].
+pub fn work() -> Work {
+    let current = Current::get();
+    current.change_work(1);
+    current.stir();
+    Work(current)
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.change_work(-1);
+    }
+}
+
+pub(super) fn polls() -> u64 {
+    POLLS.get()
+}
+
+pub(super) fn in_background() -> bool {
+    IN_BACKGROUND.get()
+}
+
+/// "An SQE was queued": the net task owes glommio a turn.
+pub(super) fn queued_io() {
+    QUEUED_IO.set(true);
+}
+
+pub(super) fn take_queued_io() -> bool {
+    QUEUED_IO.take()
+}
+
+/// Runs blocking calls (directory fsync, rename, unlink, read_dir) on the shard's helper thread. Its calls run one after
+/// another. A panic of the closure continues in the caller. Dropping the future does not stop the call.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let current = Current::get();
+    let queue = current.front;
+    // In a task of its own, outside the register: glommio's helper thread breaks when nobody waits for its answer.
+    let call = BlockingCall::new(current);
+    let answered = async move {
+        let _call = call;
+        let panicking = AssertUnwindSafe(work);
+        glommio::executor().spawn_blocking(move || catch_unwind(AssertUnwindSafe(panicking.0))).await
+    };
+    let answer = glommio::spawn_local_into(answered, queue).expect("the queue lives as long as the executor").detach();
+    match answer.await.expect("only the end of the executor cancels it, and that waits for blocking calls") {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+struct BlockingCall(Rc<Current>);
+
+impl BlockingCall {
+    fn new(current: Rc<Current>) -> Self {
+        current.blocking_calls.set(current.blocking_calls.get() + 1);
+        current.change_work(1);
+        current.stir();
+        Self(current)
+    }
+}
+
+impl Drop for BlockingCall {
+    fn drop(&mut self) {
+        self.0.blocking_calls.set(self.0.blocking_calls.get() - 1);
+        self.0.change_work(-1);
+    }
+}

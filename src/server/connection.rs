@@ -1,0 +1,355 @@
+//! One connection: requests in, answers out in their order.
+//!
+//! Shell. Owns the loop from frame to answer and the limits on a peer; not the handlers. Always: memory is admitted before
+//! a body is read; requests take effect in the order they came; produce requests overlap after their first stage, everything
+//! else waits until the earlier ones are answered, so that whoever saw an ack sees its record; whatever is wrong with a
+//! peer's bytes closes its connection, is counted once, and is logged at debug. Source: Kafka's `SocketServer`, KIP-511.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use smallvec::SmallVec;
+
+use crate::protocol::produce::ProduceRequest;
+use crate::protocol::{self, ApiKey, Encoded, HeaderError, Message, RequestHeader, Segment, WireError};
+use crate::rt;
+use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply, Slot};
+use crate::server::dispatch::dispatch;
+use crate::server::produce::{Acks, Plan};
+use crate::server::{Handle, Server};
+use crate::shard::memory::Permit;
+
+/// Produce requests of one connection that may be under way at once. Clients send five by default; a window beyond this
+/// gains nothing and holds memory.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// The smallest request: key, version, correlation id and a null client id.
+const REQUEST_BYTES_MIN: usize = 10;
+
+/// How long a frame may stay unfinished while others wait for its memory: this long, and one second more for each MiB.
+const FRAME_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Room for an answer's head before it must grow.
+const ANSWER_BYTES: usize = 256;
+
+/// Why a connection ends before its peer closes it.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("frame of {0} bytes")]
+    FrameLength(i32),
+    #[error("an unfinished frame stood still while others waited for its memory")]
+    Stalled,
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    #[error("bad body of {} {version}: {error}", api.name())]
+    Body { api: ApiKey, version: i16, error: WireError },
+    #[error("a produce request that wants no answer failed")]
+    Unanswered,
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+/// The client went while its request waited.
+#[derive(Debug, thiserror::Error)]
+#[error("the client went while its request waited")]
+pub(super) struct Abandoned;
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub(super) enum Unserved {
+    /// Its body did not parse.
+    Body(WireError),
+    /// Nobody waits for the answer.
+    Abandoned,
+}
+
+impl From<WireError> for Unserved {
+    fn from(error: WireError) -> Self {
+        Self::Body(error)
+    }
+}
+
+impl From<Abandoned> for Unserved {
+    fn from(Abandoned: Abandoned) -> Self {
+        Self::Abandoned
+    }
+}
+
+/// What a handler knows of the request beside its body.
+pub(super) struct Context<'a> {
+    pub(super) server: &'a Rc<Server>,
+    reader: &'a FrameReader,
+    api: ApiKey,
+    /// Of the request.
+    pub(super) version: i16,
+    correlation_id: i32,
+    /// What the client calls itself.
+    pub(super) client_id: &'a str,
+    /// When the last byte of the request was there.
+    pub(super) read_at: Instant,
+}
+
+impl Context<'_> {
+    /// The other end.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.reader.peer()
+    }
+
+    /// An answer without records.
+    pub(super) fn reply<'m>(&self, response: &impl Message<'m>) -> Reply {
+        self.reply_with_records(response, Vec::new())
+    }
+
+    /// An answer whose nth records field gets the nth of `records`.
+    pub(super) fn reply_with_records<'m>(
+        &self,
+        response: &impl Message<'m>,
+        records: Vec<SmallVec<[Payload; 4]>>,
+    ) -> Reply {
+        let buffer = BytesMut::with_capacity(ANSWER_BYTES);
+        into_reply(protocol::encode_response(buffer, self.api, self.version, self.correlation_id, response), records)
+    }
+
+    /// Waits for `future` as long as the client is there.
+    pub(super) async fn unless_gone<T>(&self, future: impl Future<Output = T>) -> Result<T, Abandoned> {
+        let gone = async {
+            self.reader.closed().await;
+            Err(Abandoned)
+        };
+        futures_lite::future::or(async { Ok(future.await) }, gone).await
+    }
+}
+
+impl Context<'_> {
+    /// Waits for `future` as long as the client is there and the shard is not to end: for waits that may take minutes.
+    pub(super) async fn unless_gone_or_draining<T>(&self, future: impl Future<Output = T>) -> Result<T, Abandoned> {
+        let draining = async {
+            self.server.drain_begins().await;
+            Err(Abandoned)
+        };
+        self.unless_gone(futures_lite::future::or(async { Ok(future.await) }, draining)).await?
+    }
+}
+
+fn into_reply(encoded: Encoded, records: Vec<SmallVec<[Payload; 4]>>) -> Reply {
+    let mut records: Vec<_> = records.into_iter().map(Some).collect();
+    let mut reply = Reply::default();
+    for segment in encoded.into_segments() {
+        match segment {
+            Segment::Bytes(bytes) => reply.parts.push(Payload::Mem(bytes)),
+            Segment::Records { index: nth, .. } => {
+                let parts = records.get_mut(nth).and_then(Option::take).expect("records for every cut of the message");
+                reply.parts.extend(parts);
+            }
+        }
+    }
+    reply
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve(server: &Rc<Server>, mut reader: FrameReader, replies: Replies) {
+    reader.set_idle_timeout(Some(server.shard().settings().connections_max_idle));
+    let handle = Handle::new(replies.clone());
+    let _registered = Registered::new(server, handle.clone());
+    let mut connection = Connection { server, reader: &mut reader, replies: &replies, handle };
+    if let Err(fault) = connection.run().await {
+        count(server, &fault);
+        tracing::debug!(peer = %connection.reader.peer(), %fault, "connection closed");
+    } else {
+        // The peer sends no more, or the shard drains: what was asked is answered first.
+        connection.handle.below(1).await;
+        replies.flushed().await;
+    }
+    replies.close();
+}
+
+fn count(server: &Server, fault: &Fault) {
+    let metrics = server.shard().metrics();
+    match fault {
+        Fault::FrameLength(_) => metrics.faults_frame_length.increment(),
+        Fault::Stalled => metrics.faults_frame_stalled.increment(),
+        Fault::Header(HeaderError::Wire(_)) => metrics.faults_header.increment(),
+        Fault::Header(_) => metrics.faults_unserved.increment(),
+        Fault::Body { .. } => metrics.faults_body.increment(),
+        Fault::Net(NetError::Idle) => metrics.connections_idle_closed.increment(),
+        Fault::Net(NetError::Lost(_)) | Fault::Abandoned(_) => metrics.connections_lost.increment(),
+        Fault::Net(NetError::Truncated) => metrics.faults_frame_truncated.increment(),
+        // Its batch was counted where it was refused.
+        Fault::Unanswered => {}
+    }
+}
+
+/// A connection's entry with the server, taken out however its task ends; a task that panics ends only its connection.
+struct Registered<'a> {
+    server: &'a Rc<Server>,
+    key: usize,
+}
+
+impl<'a> Registered<'a> {
+    fn new(server: &'a Rc<Server>, handle: Rc<Handle>) -> Self {
+        Self { server, key: server.connections.borrow_mut().insert(handle) }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        let handle = self.server.connections.borrow_mut().remove(self.key);
+        handle.replies.close();
+        if std::thread::panicking() {
+            self.server.shard().metrics().connections_panicked.increment();
+        }
+        self.server.connection_ended.notify_all();
+    }
+}
+
+/// One request between its first stage and its answer.
+struct InFlight {
+    server: Rc<Server>,
+    handle: Rc<Handle>,
+}
+
+impl InFlight {
+    fn begin(server: Rc<Server>, handle: Rc<Handle>) -> Self {
+        handle.in_flight.set(handle.in_flight.get() + 1);
+        Self { server, handle }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.handle.in_flight.set(self.handle.in_flight.get() - 1);
+        self.handle.finished.notify_all();
+        if self.server.draining() && !self.handle.busy() {
+            self.handle.replies.close();
+        }
+    }
+}
+
+struct Connection<'a> {
+    server: &'a Rc<Server>,
+    reader: &'a mut FrameReader,
+    replies: &'a Replies,
+    handle: Rc<Handle>,
+}
+
+impl Connection<'_> {
+    async fn run(&mut self) -> Result<(), Fault> {
+        while !self.server.draining() {
+            let Some(length) = self.reader.next_length().await? else { return Ok(()) };
+            let bytes = self.legal(length)?;
+            let permit = self.server.shard().memory().admit(bytes).await;
+            let frame = self.read_body(bytes).await?;
+            self.server.shard().metrics().request_bytes.add(bytes as u64);
+            self.handle.serving.set(true);
+            let served = self.serve_frame(frame, permit, Instant::now()).await;
+            self.handle.serving.set(false);
+            served?;
+            rt::yield_if_needed().await;
+        }
+        Ok(())
+    }
+
+    fn legal(&self, length: i32) -> Result<usize, Fault> {
+        let bytes_max = self.server.shard().settings().socket_request_max_bytes as usize;
+        usize::try_from(length)
+            .ok()
+            .filter(|bytes| (REQUEST_BYTES_MIN..=bytes_max).contains(bytes))
+            .ok_or(Fault::FrameLength(length))
+    }
+
+    /// Reads a body. While others wait for memory of its class, an unfinished one is given up after a while.
+    async fn read_body(&mut self, bytes: usize) -> Result<BytesMut, Fault> {
+        let memory = self.server.shard().memory();
+        let mut body = std::pin::pin!(self.reader.read_body(bytes));
+        if let Some(body) = futures_lite::future::poll_once(&mut body).await {
+            return Ok(body?);
+        }
+        let patience = FRAME_PATIENCE + Duration::from_secs(bytes as u64 >> 20);
+        loop {
+            match rt::timeout_at(Instant::now() + patience, &mut body).await {
+                Some(body) => return Ok(body?),
+                None if memory.pressed(bytes) => return Err(Fault::Stalled),
+                None => {}
+            }
+        }
+    }
+
+    async fn serve_frame(&mut self, frame: BytesMut, permit: Permit, read_at: Instant) -> Result<(), Fault> {
+        let (header, body) = match protocol::parse_request_header(&frame) {
+            Ok(parsed) => parsed,
+            Err(HeaderError::ApiVersionsTooNew { correlation_id, .. }) => {
+                let downgrade = protocol::api_versions_downgrade(BytesMut::new(), correlation_id);
+                self.handle.below(1).await;
+                self.replies.reserve().fill(into_reply(downgrade, Vec::new()));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (api, version) = (header.api, header.version);
+        self.server.shard().metrics().count_request(api.number());
+        let fault = |error| Fault::Body { api, version, error };
+        if api == ApiKey::Produce {
+            let request = ProduceRequest::decode_body(body, version).map_err(fault)?;
+            let plan = Plan::new(self.server, &header, request);
+            let correlation_id = header.correlation_id;
+            self.handle.below(IN_FLIGHT_MAX).await;
+            return self.produce(plan, correlation_id, frame, permit, read_at);
+        }
+        self.handle.below(1).await;
+        let slot = self.replies.reserve();
+        let RequestHeader { correlation_id, client_id, .. } = header;
+        let (server, reader) = (self.server, &*self.reader);
+        let cx = Context { server, reader, api, version, correlation_id, client_id, read_at };
+        match dispatch(&cx, api, body).await {
+            Ok(reply) => self.answer(slot, reply, api, read_at),
+            Err(Unserved::Body(error)) => return Err(fault(error)),
+            Err(Unserved::Abandoned) => return Err(Abandoned.into()),
+        }
+        Ok(())
+    }
+
+    /// Stage one now; stage two in a task of its own, while the next request is read.
+    fn produce(
+        &self,
+        plan: Plan,
+        correlation_id: i32,
+        frame: BytesMut,
+        permit: Permit,
+        read_at: Instant,
+    ) -> Result<(), Fault> {
+        let (acks, version) = (plan.acks(), plan.version());
+        let slot = self.replies.reserve();
+        let started = plan.start(self.server, frame, read_at);
+        let (server, replies) = (self.server.clone(), self.replies.clone());
+        let in_flight = InFlight::begin(server.clone(), self.handle.clone());
+        rt::spawn(async move {
+            let (response, all_taken) = started.finish(&server).await;
+            server.shard().latencies().record(ApiKey::Produce.number(), read_at.elapsed().as_micros() as u64);
+            drop(permit);
+            match acks {
+                Acks::Class => {
+                    let buffer = BytesMut::with_capacity(ANSWER_BYTES);
+                    let frame = protocol::encode_response(buffer, ApiKey::Produce, version, correlation_id, &response);
+                    slot.fill(into_reply(frame, Vec::new()));
+                }
+                Acks::None if all_taken => slot.skip(),
+                // Nobody reads an answer: closing is the only way to say it, and what Kafka does.
+                Acks::None => {
+                    tracing::debug!(fault = %Fault::Unanswered, "connection closed");
+                    replies.close();
+                }
+            }
+            drop(in_flight);
+        });
+        Ok(())
+    }
+
+    fn answer(&self, slot: Slot, reply: Reply, api: ApiKey, read_at: Instant) {
+        self.server.shard().latencies().record(api.number(), read_at.elapsed().as_micros() as u64);
+        slot.fill(reply);
+    }
+}

@@ -1,0 +1,59 @@
+//! Which handler serves which API.
+//!
+//! Pure. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
+//! to it that every key of the table has a row. Produce is not here: its batches leave the frame before it is answered.
+
+use crate::protocol::{ApiKey, Message, Reader};
+use crate::rt::net::Reply;
+use crate::server::connection::{Context, Unserved};
+use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, producer_ids};
+
+/// Decodes the body of a request and answers it.
+pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) -> Result<Reply, Unserved> {
+    /// Decodes the body, hands it to the handler and encodes what that gives back.
+    macro_rules! answer {
+        ($handler:path) => {{
+            let request = Message::decode_body(body, cx.version)?;
+            cx.reply(&$handler(cx, request).await)
+        }};
+    }
+    /// The same for handlers that may wait for minutes.
+    macro_rules! answer_unless_gone {
+        ($handler:path) => {{
+            let request = Message::decode_body(body, cx.version)?;
+            cx.reply(&$handler(cx, request).await?)
+        }};
+    }
+    Ok(match api {
+        ApiKey::Fetch => fetch::fetch(cx, Message::decode_body(body, cx.version)?).await?,
+        ApiKey::ListOffsets => answer!(offsets::list_offsets),
+        ApiKey::OffsetForLeaderEpoch => answer!(offsets::offset_for_leader_epoch),
+        ApiKey::Metadata => answer!(metadata::metadata),
+        ApiKey::ApiVersions => answer!(metadata::api_versions),
+        ApiKey::DescribeCluster => answer!(metadata::describe_cluster),
+        ApiKey::FindCoordinator => answer!(groups::find_coordinator),
+        ApiKey::JoinGroup => answer_unless_gone!(groups::join_group),
+        ApiKey::SyncGroup => answer_unless_gone!(groups::sync_group),
+        ApiKey::Heartbeat => answer!(groups::heartbeat),
+        ApiKey::LeaveGroup => answer!(groups::leave_group),
+        ApiKey::DescribeGroups => answer!(groups::describe_groups),
+        ApiKey::ListGroups => answer!(groups::list_groups),
+        ApiKey::DeleteGroups => answer!(groups::delete_groups),
+        ApiKey::OffsetCommit => answer!(group_offsets::offset_commit),
+        ApiKey::OffsetFetch => answer!(group_offsets::offset_fetch),
+        ApiKey::OffsetDelete => answer!(group_offsets::offset_delete),
+        ApiKey::InitProducerId => answer!(producer_ids::init_producer_id),
+        ApiKey::CreateTopics => answer!(admin::create_topics),
+        ApiKey::DeleteTopics => answer!(admin::delete_topics),
+        ApiKey::DescribeConfigs => answer!(admin::describe_configs),
+        ApiKey::CreatePartitions => answer!(operator::create_partitions),
+        ApiKey::AlterConfigs => answer!(operator::alter_configs),
+        ApiKey::IncrementalAlterConfigs => answer!(operator::incremental_alter_configs),
+        ApiKey::DeleteRecords => answer!(operator::delete_records),
+        ApiKey::DescribeLogDirs => answer!(operator::describe_log_dirs),
+        ApiKey::DescribeTopicPartitions => answer!(operator::describe_topic_partitions),
+        ApiKey::DescribeAcls => answer!(operator::describe_acls),
+        ApiKey::Produce => unreachable!("its batches leave the frame before it comes here"),
+        ApiKey::DescribeProducers => unreachable!("{} is not served", api.name()),
+    })
+}

@@ -1,0 +1,207 @@
+//! OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
+//!
+//! Shell. Owns the check that a committed partition exists, and the order of answers; the coordinator of the group keeps
+//! the offsets. Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
+
+use std::time::Duration;
+
+use crate::coordinator::command::{
+    CommitPartition, CommitRequest, FetchRequest, FetchWhich, FetchedOffset, GroupCommand, GroupError, MemberRequest,
+    OffsetDeleteRequest as DeleteCommand, Stability,
+};
+use crate::protocol::groups::{
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitTopicResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetDeleteTopicResponse, OffsetFetchGroupResponse, OffsetFetchPartitionResponse,
+    OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic, OffsetFetchTopicResponse, PartitionError,
+};
+use crate::protocol::{ErrorCode, Str};
+use crate::server::connection::Context;
+use crate::server::groups::{ask_coordinator, code_of, expect_answer, shared};
+use crate::server::{errors, topics};
+use crate::types::{LeaderEpoch, PartitionIndex};
+
+/// From this version on one request asks for many groups.
+const MANY_GROUPS_FROM: i16 = 8;
+
+/// From this version on an error of the group has a place of its own.
+const GROUP_ERROR_FROM: i16 = 2;
+
+/// Answers OffsetCommit.
+pub(super) async fn offset_commit<'a>(cx: &Context<'_>, request: OffsetCommitRequest<'a>) -> OffsetCommitResponse<'a> {
+    let image = cx.server.shard().image();
+    let commit = |topic: &str, partition: &OffsetCommitPartition<'_>| {
+        let (id, topic, _) = topics::find(&image, topic, partition.partition_index)?;
+        Some(CommitPartition {
+            topic: topic.name.clone(),
+            topic_id: topic.id,
+            partition: id.partition,
+            offset: partition.committed_offset,
+            leader_epoch: LeaderEpoch::new(partition.committed_leader_epoch),
+            metadata: shared(&partition.committed_metadata).unwrap_or_default(),
+        })
+    };
+    let mut partitions = Vec::new();
+    let mut known = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let found = commit(&topic.name, partition);
+            known.push(found.is_some());
+            partitions.extend(found);
+        }
+    }
+    let count = partitions.len();
+    let command = GroupCommand::OffsetCommit(CommitRequest {
+        member: MemberRequest {
+            group_id: request.group_id.to_shared(),
+            generation: request.generation_id_or_member_epoch,
+            member_id: request.member_id.to_shared(),
+            instance_id: shared(&request.group_instance_id),
+        },
+        retention: u64::try_from(request.retention_time_ms).ok().map(Duration::from_millis),
+        version: cx.version,
+        partitions,
+    });
+    let mut outcomes = if count == 0 {
+        Vec::new()
+    } else {
+        match expect_answer!(OffsetCommit, ask_coordinator(cx.server, command).await) {
+            Ok(results) => results.into_iter().map(|result| result.error).collect(),
+            Err(error) => vec![Some(error); count],
+        }
+    }
+    .into_iter();
+    let mut known = known.into_iter();
+    let mut code = || match known.next() {
+        Some(true) => code_of(outcomes.next().expect("one outcome a partition")),
+        _ => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+    };
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let answer = |partition: OffsetCommitPartition<'_>| PartitionError {
+            partition_index: partition.partition_index,
+            error_code: code(),
+        };
+        let partitions = topic.partitions.into_iter().map(answer).collect();
+        topics.push(OffsetCommitTopicResponse { name: topic.name, partitions });
+    }
+    OffsetCommitResponse { topics, ..Default::default() }
+}
+
+/// Answers OffsetFetch.
+pub(super) async fn offset_fetch<'a>(cx: &Context<'_>, request: OffsetFetchRequest<'a>) -> OffsetFetchResponse<'a> {
+    let stability = if request.require_stable { Stability::AfterPendingCommits } else { Stability::Durable };
+    if cx.version >= MANY_GROUPS_FROM {
+        let asked: Vec<_> = request
+            .groups
+            .into_iter()
+            .map(|group| {
+                let command = fetch_command(&group.group_id, group.topics.as_deref(), stability);
+                (group.group_id, ask_coordinator(cx.server, command))
+            })
+            .collect();
+        let mut groups = Vec::with_capacity(asked.len());
+        for (group_id, answer) in asked {
+            let (topics, error_code) = match expect_answer!(OffsetFetch, answer.await) {
+                Ok(offsets) => (by_topic(offsets), ErrorCode::NONE),
+                Err(error) => (Vec::new(), errors::group(&error)),
+            };
+            groups.push(OffsetFetchGroupResponse { group_id, topics, error_code });
+        }
+        return OffsetFetchResponse { groups, ..Default::default() };
+    }
+    let command = fetch_command(&request.group_id, request.topics.as_deref(), stability);
+    match expect_answer!(OffsetFetch, ask_coordinator(cx.server, command).await) {
+        Ok(offsets) => OffsetFetchResponse { topics: by_topic(offsets), ..Default::default() },
+        Err(error) if cx.version < GROUP_ERROR_FROM => OffsetFetchResponse {
+            topics: refused_topics(request.topics.unwrap_or_default(), error),
+            ..Default::default()
+        },
+        Err(error) => OffsetFetchResponse { error_code: errors::group(&error), ..Default::default() },
+    }
+}
+
+fn fetch_command(group_id: &Str<'_>, topics: Option<&[OffsetFetchTopic<'_>]>, stability: Stability) -> GroupCommand {
+    let partitions = match topics {
+        None => FetchWhich::All,
+        Some(topics) => FetchWhich::These(
+            topics
+                .iter()
+                .flat_map(|topic| {
+                    let name = topic.name.to_shared();
+                    let partitions = topic.partition_indexes.iter().copied().filter_map(PartitionIndex::new);
+                    partitions.map(move |partition| (name.clone(), None, partition))
+                })
+                .collect(),
+        ),
+    };
+    GroupCommand::OffsetFetch(FetchRequest { group_id: group_id.to_shared(), partitions, stability })
+}
+
+/// Groups answers that follow each other by their topic.
+fn by_topic(offsets: Vec<FetchedOffset>) -> Vec<OffsetFetchTopicResponse<'static>> {
+    let mut topics: Vec<OffsetFetchTopicResponse<'static>> = Vec::new();
+    for fetched in offsets {
+        let mut answer = no_offset(fetched.partition.value());
+        if let Some(committed) = fetched.committed {
+            answer.committed_offset = committed.offset;
+            answer.committed_leader_epoch = committed.leader_epoch.map_or(-1, |epoch| epoch.value());
+            answer.metadata = Some(committed.metadata.into());
+        }
+        match topics.last_mut() {
+            Some(topic) if *topic.name == *fetched.topic => topic.partitions.push(answer),
+            _ => topics.push(OffsetFetchTopicResponse { name: fetched.topic.into(), partitions: vec![answer] }),
+        }
+    }
+    topics
+}
+
+fn refused_topics<'a>(topics: Vec<OffsetFetchTopic<'a>>, error: GroupError) -> Vec<OffsetFetchTopicResponse<'a>> {
+    let refused =
+        |partition| OffsetFetchPartitionResponse { error_code: errors::group(&error), ..no_offset(partition) };
+    let topic = |topic: OffsetFetchTopic<'a>| OffsetFetchTopicResponse {
+        name: topic.name,
+        partitions: topic.partition_indexes.into_iter().map(refused).collect(),
+    };
+    topics.into_iter().map(topic).collect()
+}
+
+/// No offset is no error.
+fn no_offset(partition_index: i32) -> OffsetFetchPartitionResponse<'static> {
+    OffsetFetchPartitionResponse {
+        partition_index,
+        committed_offset: -1,
+        metadata: Some("".into()),
+        ..Default::default()
+    }
+}
+
+/// Answers OffsetDelete.
+pub(super) async fn offset_delete<'a>(cx: &Context<'_>, request: OffsetDeleteRequest<'a>) -> OffsetDeleteResponse<'a> {
+    let image = cx.server.shard().image();
+    let mut partitions = Vec::new();
+    let mut known = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let found = topics::find(&image, &topic.name, *partition);
+            known.push(found.is_some());
+            partitions.extend(found.map(|(id, topic, _)| (topic.name.clone(), id.partition)));
+        }
+    }
+    let command = GroupCommand::OffsetDelete(DeleteCommand { group_id: request.group_id.to_shared(), partitions });
+    let results = match expect_answer!(OffsetDelete, ask_coordinator(cx.server, command).await) {
+        Ok(results) => results,
+        Err(error) => return OffsetDeleteResponse { error_code: errors::group(&error), ..Default::default() },
+    };
+    let (mut known, mut results) = (known.into_iter(), results.into_iter());
+    let mut code = || match known.next() {
+        Some(true) => code_of(results.next().expect("one result a partition").error),
+        _ => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+    };
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let partitions =
+            topic.partitions.iter().map(|partition| PartitionError { partition_index: *partition, error_code: code() });
+        topics.push(OffsetDeleteTopicResponse { partitions: partitions.collect(), name: topic.name });
+    }
+    OffsetDeleteResponse { topics, ..Default::default() }
+}

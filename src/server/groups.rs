@@ -1,0 +1,356 @@
+//! FindCoordinator (10) and the classic group protocol: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), and
+//! for tools DescribeGroups (15), ListGroups (16), DeleteGroups (42).
+//!
+//! Shell. Owns the spelling of versions, nulls and defaults; the coordinator of the group's partition decides. Always: a
+//! command goes to the shard that owns the partition the group hashes to; a join whose client went is left to its session
+//! timeout, as in Kafka. Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::controller::CommandError;
+use crate::controller::image::Image;
+use crate::coordinator::command::{
+    GroupAnswer, GroupCommand, GroupError, JoinRequest, Joined, LeaveRequest, Leaving, ListFilter, MemberRequest,
+    Protocol, SyncRequest,
+};
+use crate::coordinator::partition_for;
+use crate::protocol::groups::{
+    Coordinator, DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
+    DescribeGroupsResponse, DescribedGroup, DescribedGroupMember, FindCoordinatorRequest, FindCoordinatorResponse,
+    HeartbeatRequest, HeartbeatResponse, JoinGroupMember, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    LeaveGroupResponse, LeftMember, ListGroupsRequest, ListGroupsResponse, ListedGroup, SyncGroupRequest,
+    SyncGroupResponse,
+};
+use crate::protocol::{Blob, ErrorCode, Str};
+use crate::rt::hop::Gone;
+use crate::server::connection::{Abandoned, Context};
+use crate::server::{Server, errors};
+use crate::shard::calls::{ShardAnswer, ShardCall};
+use crate::shard::groups::OFFSETS_TOPIC;
+use crate::types::{PartitionId, PartitionIndex};
+
+/// Kinds of keys FindCoordinator knows.
+const GROUP_KEY: i8 = 0;
+const TRANSACTION_KEY: i8 = 1;
+
+/// From this version on FindCoordinator asks for many keys.
+const MANY_KEYS_FROM: i16 = 4;
+
+/// From this version on LeaveGroup lists members.
+const MANY_LEAVE_FROM: i16 = 3;
+
+/// From this version on DescribeGroups has a code for a group that is not there; before, it was called dead.
+const UNKNOWN_GROUP_FROM: i16 = 6;
+
+/// Without an authorizer everybody may do everything: the bits of every operation a group knows (KIP-430).
+const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+
+/// The type of the groups that live here (KIP-848 brings others).
+const GROUP_TYPE: &str = "classic";
+
+/// Answers FindCoordinator. This broker coordinates every group; the offsets topic is created when it is first needed.
+pub(super) async fn find_coordinator<'a>(
+    cx: &Context<'_>,
+    request: FindCoordinatorRequest<'a>,
+) -> FindCoordinatorResponse<'a> {
+    let (error_code, message) = match request.key_type {
+        GROUP_KEY => match ensure_offsets_topic(cx.server).await {
+            Ok(()) => (ErrorCode::NONE, None),
+            Err(error) => (ErrorCode::COORDINATOR_NOT_AVAILABLE, Some(error.to_string())),
+        },
+        TRANSACTION_KEY => (ErrorCode::COORDINATOR_NOT_AVAILABLE, Some("transactions are not served".to_owned())),
+        other => (ErrorCode::INVALID_REQUEST, Some(format!("no coordinator has keys of type {other}"))),
+    };
+    let image = cx.server.shard().image();
+    let me = image.brokers.iter().find(|broker| broker.id == cx.server.shard().settings().node_id);
+    let (node_id, host, port) = match me {
+        Some(broker) if error_code == ErrorCode::NONE => {
+            (broker.id.value(), broker.host.clone(), i32::from(broker.port))
+        }
+        _ => (-1, String::new(), -1),
+    };
+    let host = Str::from(host);
+    if cx.version < MANY_KEYS_FROM {
+        // Kafka says "NONE" where there is no error.
+        let message = message.unwrap_or_else(|| error_code.name().to_owned());
+        let error_message = Some(message.into());
+        return FindCoordinatorResponse { error_code, error_message, node_id, host, port, ..Default::default() };
+    }
+    let coordinator = |key: Str<'a>| Coordinator {
+        key,
+        node_id,
+        host: host.clone(),
+        port,
+        error_code,
+        error_message: Some(message.clone().unwrap_or_default().into()),
+    };
+    let coordinators = request.coordinator_keys.into_iter().map(coordinator).collect();
+    FindCoordinatorResponse { coordinators, ..Default::default() }
+}
+
+async fn ensure_offsets_topic(server: &Server) -> Result<(), CommandError> {
+    let shard = server.shard();
+    if shard.image().topics.contains_key(OFFSETS_TOPIC) {
+        return Ok(());
+    }
+    shard.controller().ensure_internal_topic(OFFSETS_TOPIC).await
+}
+
+/// The partition of the offsets topic that keeps this group; `None` while there is no such topic.
+fn partition_of(image: &Image, group_id: &str) -> Option<PartitionId> {
+    let topic = image.topics.get(OFFSETS_TOPIC)?;
+    let count = u32::try_from(topic.partitions.len()).ok().filter(|count| *count > 0)?;
+    let partition = PartitionIndex::new(i32::try_from(partition_for(group_id, count)).ok()?)?;
+    Some(PartitionId { topic_id: topic.id, partition })
+}
+
+/// Sends a command about one group to its coordinator; it is on its way when this returns.
+pub(super) fn ask_coordinator(server: &Server, command: GroupCommand) -> impl Future<Output = GroupAnswer> + 'static {
+    let shard = server.shard();
+    let refused = command.refused(GroupError::NotCoordinator);
+    let group_id = command.group_id().expect("commands about all groups go another way");
+    let asked = partition_of(&shard.image(), group_id)
+        .map(|partition| shard.ask(shard.owner(partition), ShardCall::Group(partition, Box::new(command))));
+    async move {
+        match asked {
+            None => refused,
+            Some(answer) => match answer.await {
+                Ok(ShardAnswer::Group(answer)) => *answer,
+                Ok(_) => unreachable!("a group command is answered by its coordinator"),
+                Err(Gone) => refused,
+            },
+        }
+    }
+}
+
+/// Takes the answer of the expected kind out of a [`GroupAnswer`].
+macro_rules! expect_answer {
+    ($kind:ident, $answer:expr) => {
+        match $answer {
+            $crate::coordinator::command::GroupAnswer::$kind(answer) => answer,
+            other => unreachable!(concat!("a ", stringify!($kind), " was answered with {:?}"), other),
+        }
+    };
+}
+pub(super) use expect_answer;
+
+/// Answers JoinGroup.
+pub(super) async fn join_group(
+    cx: &Context<'_>,
+    request: JoinGroupRequest<'_>,
+) -> Result<JoinGroupResponse<'static>, Abandoned> {
+    let protocol = |protocol: &crate::protocol::groups::JoinGroupProtocol<'_>| Protocol {
+        name: protocol.name.to_shared(),
+        metadata: Bytes::copy_from_slice(&protocol.metadata),
+    };
+    let command = GroupCommand::Join(JoinRequest {
+        group_id: request.group_id.to_shared(),
+        member_id: request.member_id.to_shared(),
+        instance_id: shared(&request.group_instance_id),
+        client_id: cx.client_id.into(),
+        client_host: format!("/{}", cx.peer().ip()).into(),
+        session_timeout_ms: request.session_timeout_ms,
+        rebalance_timeout_ms: if cx.version == 0 { request.session_timeout_ms } else { request.rebalance_timeout_ms },
+        protocol_type: request.protocol_type.to_shared(),
+        protocols: request.protocols.iter().map(protocol).collect(),
+        version: cx.version,
+    });
+    let answer = cx.unless_gone_or_draining(ask_coordinator(cx.server, command)).await?;
+    Ok(match expect_answer!(Join, answer) {
+        Ok(joined) => join_response(joined),
+        Err(refused) => JoinGroupResponse {
+            error_code: errors::group(&refused.error),
+            member_id: refused.member_id.into(),
+            ..Default::default()
+        },
+    })
+}
+
+fn join_response(joined: Joined) -> JoinGroupResponse<'static> {
+    let member = |member: crate::coordinator::command::JoinedMember| JoinGroupMember {
+        member_id: member.member_id.into(),
+        group_instance_id: member.instance_id.map(Into::into),
+        metadata: blob(&member.metadata),
+    };
+    JoinGroupResponse {
+        generation_id: joined.generation,
+        protocol_type: joined.protocol_type.map(Into::into),
+        protocol_name: joined.protocol.map(Into::into),
+        leader: joined.leader.into(),
+        skip_assignment: joined.skip_assignment,
+        member_id: joined.member_id.into(),
+        members: joined.members.into_iter().map(member).collect(),
+        ..Default::default()
+    }
+}
+
+/// Answers SyncGroup.
+pub(super) async fn sync_group(
+    cx: &Context<'_>,
+    request: SyncGroupRequest<'_>,
+) -> Result<SyncGroupResponse<'static>, Abandoned> {
+    let assignments = request.assignments.iter();
+    let assignments = assignments.map(|one| (one.member_id.to_shared(), Bytes::copy_from_slice(&one.assignment)));
+    let command = GroupCommand::Sync(SyncRequest {
+        member: MemberRequest {
+            group_id: request.group_id.to_shared(),
+            generation: request.generation_id,
+            member_id: request.member_id.to_shared(),
+            instance_id: shared(&request.group_instance_id),
+        },
+        protocol_type: shared(&request.protocol_type),
+        protocol: shared(&request.protocol_name),
+        assignments: assignments.collect(),
+    });
+    let answer = cx.unless_gone_or_draining(ask_coordinator(cx.server, command)).await?;
+    Ok(match expect_answer!(Sync, answer) {
+        Ok(synced) => SyncGroupResponse {
+            protocol_type: synced.protocol_type.map(Into::into),
+            protocol_name: synced.protocol.map(Into::into),
+            assignment: blob(&synced.assignment),
+            ..Default::default()
+        },
+        Err(error) => SyncGroupResponse { error_code: errors::group(&error), ..Default::default() },
+    })
+}
+
+/// Answers Heartbeat.
+pub(super) async fn heartbeat(cx: &Context<'_>, request: HeartbeatRequest<'_>) -> HeartbeatResponse {
+    let command = GroupCommand::Heartbeat(MemberRequest {
+        group_id: request.group_id.to_shared(),
+        generation: request.generation_id,
+        member_id: request.member_id.to_shared(),
+        instance_id: shared(&request.group_instance_id),
+    });
+    let answer = expect_answer!(Heartbeat, ask_coordinator(cx.server, command).await);
+    HeartbeatResponse { error_code: code_of(answer.err()), ..Default::default() }
+}
+
+/// Answers LeaveGroup.
+pub(super) async fn leave_group(cx: &Context<'_>, request: LeaveGroupRequest<'_>) -> LeaveGroupResponse<'static> {
+    let alone = || Leaving { member_id: request.member_id.to_shared(), instance_id: None, reason: None };
+    let listed = |member: &crate::protocol::groups::LeavingMember<'_>| Leaving {
+        member_id: member.member_id.to_shared(),
+        instance_id: shared(&member.group_instance_id),
+        reason: shared(&member.reason),
+    };
+    let many = cx.version >= MANY_LEAVE_FROM;
+    let members = if many { request.members.iter().map(listed).collect() } else { vec![alone()] };
+    let command = GroupCommand::Leave(LeaveRequest { group_id: request.group_id.to_shared(), members });
+    let left = match expect_answer!(Leave, ask_coordinator(cx.server, command).await) {
+        Ok(left) => left,
+        Err(error) => return LeaveGroupResponse { error_code: errors::group(&error), ..Default::default() },
+    };
+    if !many {
+        let error = left.first().and_then(|member| member.error);
+        return LeaveGroupResponse { error_code: code_of(error), ..Default::default() };
+    }
+    let member = |member: crate::coordinator::command::Left| LeftMember {
+        member_id: member.member_id.into(),
+        group_instance_id: member.instance_id.map(Into::into),
+        error_code: code_of(member.error),
+    };
+    LeaveGroupResponse { members: left.into_iter().map(member).collect(), ..Default::default() }
+}
+
+/// Answers DescribeGroups.
+pub(super) async fn describe_groups<'a>(
+    cx: &Context<'_>,
+    request: DescribeGroupsRequest<'a>,
+) -> DescribeGroupsResponse<'a> {
+    let describe = |group: &Str<'_>| ask_coordinator(cx.server, GroupCommand::Describe(group.to_shared()));
+    let asked: Vec<_> = request.groups.iter().map(describe).collect();
+    let mut groups = Vec::with_capacity(asked.len());
+    for (group_id, answer) in request.groups.iter().zip(asked) {
+        let mut described = match expect_answer!(Describe, answer.await) {
+            Ok(group) => described_group(group),
+            Err(GroupError::GroupIdNotFound) if cx.version < UNKNOWN_GROUP_FROM => {
+                DescribedGroup { group_state: "Dead".into(), ..Default::default() }
+            }
+            Err(error) => DescribedGroup {
+                error_code: errors::group(&error),
+                error_message: Some(format!("Group {group_id}: {error}.").into()),
+                group_state: if error == GroupError::GroupIdNotFound { "Dead".into() } else { "".into() },
+                ..Default::default()
+            },
+        };
+        described.group_id = group_id.clone();
+        if request.include_authorized_operations {
+            described.authorized_operations = GROUP_OPERATIONS;
+        }
+        groups.push(described);
+    }
+    DescribeGroupsResponse { groups, ..Default::default() }
+}
+
+fn described_group(group: crate::coordinator::command::DescribedGroup) -> DescribedGroup<'static> {
+    let member = |member: crate::coordinator::command::DescribedMember| DescribedGroupMember {
+        member_id: member.member_id.into(),
+        group_instance_id: member.instance_id.map(Into::into),
+        client_id: member.client_id.into(),
+        client_host: member.client_host.into(),
+        member_metadata: blob(&member.metadata),
+        member_assignment: blob(&member.assignment),
+    };
+    DescribedGroup {
+        group_state: group.state.into(),
+        protocol_type: group.protocol_type.into(),
+        protocol_data: group.protocol.into(),
+        members: group.members.into_iter().map(member).collect(),
+        ..Default::default()
+    }
+}
+
+/// Answers ListGroups: every coordinator of every shard tells its own.
+pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>) -> ListGroupsResponse<'static> {
+    let words = |words: &[Str<'_>]| words.iter().map(ToString::to_string).collect();
+    let filter = ListFilter { states: words(&request.states_filter), types: words(&request.types_filter) };
+    let shard = cx.server.shard();
+    let asked: Vec<_> =
+        (0..shard.shards()).map(|index| shard.ask(index, ShardCall::ListGroups(filter.clone()))).collect();
+    let mut response = ListGroupsResponse::default();
+    for answer in asked {
+        match answer.await {
+            Ok(ShardAnswer::Groups(Ok(groups))) => {
+                response.groups.extend(groups.into_iter().map(|group| ListedGroup {
+                    group_id: group.group_id.into(),
+                    protocol_type: group.protocol_type.into(),
+                    group_state: group.state.into(),
+                    group_type: GROUP_TYPE.into(),
+                }))
+            }
+            Ok(ShardAnswer::Groups(Err(error))) => response.error_code = errors::group(&error),
+            Ok(_) => unreachable!("a list of groups is answered with groups"),
+            Err(Gone) => response.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        }
+    }
+    response
+}
+
+/// Answers DeleteGroups.
+pub(super) async fn delete_groups<'a>(cx: &Context<'_>, request: DeleteGroupsRequest<'a>) -> DeleteGroupsResponse<'a> {
+    let delete = |group: &Str<'_>| ask_coordinator(cx.server, GroupCommand::DeleteGroup(group.to_shared()));
+    let asked: Vec<_> = request.groups_names.iter().map(delete).collect();
+    let mut results = Vec::with_capacity(asked.len());
+    for (group_id, answer) in request.groups_names.into_iter().zip(asked) {
+        let error = expect_answer!(DeleteGroup, answer.await).err();
+        results.push(DeletableGroupResult { group_id, error_code: code_of(error) });
+    }
+    DeleteGroupsResponse { results, ..Default::default() }
+}
+
+/// The code of an error, or of none.
+pub(super) fn code_of(error: Option<GroupError>) -> ErrorCode {
+    error.map_or(ErrorCode::NONE, |error| errors::group(&error))
+}
+
+/// Text that outlives the request.
+pub(super) fn shared(text: &Option<Str<'_>>) -> Option<Arc<str>> {
+    text.as_ref().map(Str::to_shared)
+}
+
+fn blob(bytes: &Bytes) -> Blob<'static> {
+    bytes.to_vec().into()
+}

@@ -1,0 +1,177 @@
+//! ListOffsets (2) and OffsetForLeaderEpoch (23): positions in logs.
+//!
+//! Shell. Owns the meaning of the numbers below zero that stand for positions; the owners of the partitions look them up.
+//! Source: KIP-79, KIP-207, KIP-320, KIP-405, KIP-734.
+
+use std::collections::HashSet;
+
+use crate::protocol::ErrorCode;
+use crate::protocol::admin::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+use crate::protocol::operator::{
+    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
+};
+use crate::replica::Isolation;
+use crate::server::connection::Context;
+use crate::server::owners::ask_owners;
+use crate::server::{errors, topics};
+use crate::shard::calls::{EpochQuestion, OffsetQuestion, ShardAnswer, ShardCall, WantedOffset};
+use crate::types::LeaderEpoch;
+
+/// Answers ListOffsets.
+pub(super) async fn list_offsets<'a>(cx: &Context<'_>, request: ListOffsetsRequest<'a>) -> ListOffsetsResponse<'a> {
+    let image = cx.server.shard().image();
+    let isolation = match (request.replica_id, request.isolation_level) {
+        (-1, 1) => Isolation::ReadCommitted,
+        (-1, _) => Isolation::ReadUncommitted,
+        _ => Isolation::LogEnd,
+    };
+    let (mut seen, mut twice) = (HashSet::new(), HashSet::new());
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let name = (&*topic.name, partition.partition_index);
+            if !seen.insert(name) {
+                twice.insert(name);
+            }
+        }
+    }
+    let question = |topic: &str, asked: &ListOffsetsPartition| {
+        if twice.contains(&(topic, asked.partition_index)) {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        let found = topics::find(&image, topic, asked.partition_index);
+        let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        let wanted = wanted_offset(asked.timestamp, cx.version).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
+        Ok(OffsetQuestion { partition, leader_epoch: LeaderEpoch::new(asked.current_leader_epoch), isolation, wanted })
+    };
+    let questions: Vec<_> = request
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(|asked| question(&topic.name, asked)))
+        .collect();
+    let mut answers = ask_owners(
+        cx.server,
+        questions,
+        |question| question.partition,
+        ShardCall::ListOffsets,
+        |answer| match answer {
+            ShardAnswer::Offsets(found) => {
+                found.into_iter().map(|found| found.map_err(|e| errors::fetch(&e))).collect()
+            }
+            _ => unreachable!("ListOffsets is answered with offsets"),
+        },
+    )
+    .await
+    .into_iter();
+    let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
+        name: topic.name,
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|asked| {
+                let mut answer =
+                    ListOffsetsPartitionResponse { partition_index: asked.partition_index, ..Default::default() };
+                match answers.next().expect("one answer a partition") {
+                    Err(error_code) => answer.error_code = error_code,
+                    Ok(found) => {
+                        answer.offset = found.offset.map_or(-1, |offset| offset.value());
+                        answer.timestamp = found.timestamp.unwrap_or(-1);
+                        answer.leader_epoch = found.leader_epoch.map_or(-1, |epoch| epoch.value());
+                    }
+                }
+                answer
+            })
+            .collect(),
+    });
+    ListOffsetsResponse { topics: topics.collect(), ..Default::default() }
+}
+
+/// The position a timestamp stands for, if this version knows it.
+fn wanted_offset(timestamp: i64, version: i16) -> Option<WantedOffset> {
+    match timestamp {
+        0.. => Some(WantedOffset::At(timestamp)),
+        -1 => Some(WantedOffset::Latest),
+        -2 => Some(WantedOffset::Earliest),
+        -3 if version >= 7 => Some(WantedOffset::MaxTimestamp),
+        -4 if version >= 8 => Some(WantedOffset::Earliest),
+        -5 if version >= 9 => Some(WantedOffset::Tiered),
+        -6 if version >= 11 => Some(WantedOffset::Tiered),
+        _ => None,
+    }
+}
+
+/// Answers OffsetForLeaderEpoch.
+pub(super) async fn offset_for_leader_epoch<'a>(
+    cx: &Context<'_>,
+    request: OffsetForLeaderEpochRequest<'a>,
+) -> OffsetForLeaderEpochResponse<'a> {
+    let image = cx.server.shard().image();
+    let questions: Vec<_> = request
+        .topics
+        .iter()
+        .flat_map(|topic| {
+            topic.partitions.iter().map(|asked| {
+                let found = topics::find(&image, &topic.topic, asked.partition);
+                let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+                Ok(EpochQuestion {
+                    partition,
+                    current: LeaderEpoch::new(asked.current_leader_epoch),
+                    // Below every epoch: no end is known.
+                    wanted: LeaderEpoch::new(asked.leader_epoch),
+                })
+            })
+        })
+        .collect();
+    let mut answers = ask_owners(
+        cx.server,
+        questions,
+        |question| question.partition,
+        ShardCall::EpochEnd,
+        |answer| match answer {
+            ShardAnswer::EpochEnds(ends) => {
+                ends.into_iter().map(|end| end.map_err(|e| errors::leadership(&e))).collect()
+            }
+            _ => unreachable!("EpochEnd is answered with epoch ends"),
+        },
+    )
+    .await
+    .into_iter();
+    let topics = request.topics.into_iter().map(|topic| OffsetForLeaderTopicResult {
+        topic: topic.topic,
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|asked| {
+                let mut answer = EpochEndOffset { partition: asked.partition, ..Default::default() };
+                match answers.next().expect("one answer a partition") {
+                    Err(error_code) => answer.error_code = error_code,
+                    Ok(None) => {}
+                    Ok(Some((epoch, end))) => {
+                        answer.leader_epoch = epoch.value();
+                        answer.end_offset = end.value();
+                    }
+                }
+                answer
+            })
+            .collect(),
+    });
+    OffsetForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_known_from_the_version_that_brought_them() {
+        assert_eq!(wanted_offset(-3, 6), None);
+        assert_eq!(wanted_offset(-3, 7), Some(WantedOffset::MaxTimestamp));
+        assert_eq!(wanted_offset(-4, 8), Some(WantedOffset::Earliest));
+        assert_eq!(wanted_offset(-5, 9), Some(WantedOffset::Tiered));
+        assert_eq!(wanted_offset(-6, 10), None);
+        assert_eq!(wanted_offset(i64::MIN, 10), None);
+        assert_eq!(wanted_offset(0, 1), Some(WantedOffset::At(0)));
+    }
+}

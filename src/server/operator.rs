@@ -1,0 +1,421 @@
+//! What operators' tools ask: CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), DeleteRecords (21),
+//! DescribeLogDirs (35), DescribeTopicPartitions (75), DescribeAcls (29).
+//!
+//! Shell. Owns what single operations on settings mean; the controller decides on topics, the owners on logs. Source:
+//! KIP-107, KIP-113, KIP-133, KIP-140, KIP-195, KIP-339, KIP-827, KIP-966; Kafka's `ConfigAdminManager`, `KafkaApis`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rustix::fs::statvfs;
+
+use crate::config::{BrokerSettings, Kind, topic_row};
+use crate::controller::image::TopicImage;
+use crate::protocol::ErrorCode;
+use crate::protocol::operator::{
+    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, ConfigChange, CreatePartitionsRequest,
+    CreatePartitionsResponse, CreatePartitionsResult, Cursor, DeleteRecordsPartitionResult, DeleteRecordsRequest,
+    DeleteRecordsResponse, DeleteRecordsTopicResult, DescribeAclsRequest, DescribeAclsResponse,
+    DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult,
+    DescribeLogDirsTopic, DescribeTopicPartitionsPartition, DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse, DescribeTopicPartitionsTopic, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+};
+use crate::server::admin::{BROKER_RESOURCE, TOPIC_RESOURCE};
+use crate::server::connection::Context;
+use crate::server::metadata::TOPIC_OPERATIONS;
+use crate::server::owners::ask_owners;
+use crate::server::{errors, topics};
+use crate::shard::calls::{PartitionFacts, ShardAnswer, ShardCall};
+use crate::types::Offset;
+
+/// `max.request.partition.size.limit` of Kafka: partitions one DescribeTopicPartitions answer holds.
+const DESCRIBED_PARTITIONS_MAX: usize = 2000;
+
+/// Answers CreatePartitions.
+pub(super) async fn create_partitions<'a>(
+    cx: &Context<'_>,
+    request: CreatePartitionsRequest<'a>,
+) -> CreatePartitionsResponse<'a> {
+    let twice: HashSet<String> =
+        topics::duplicates(request.topics.iter().map(|topic| &*topic.name)).into_iter().map(str::to_owned).collect();
+    let image = cx.server.shard().image();
+    let mut results: Vec<CreatePartitionsResult<'a>> = Vec::new();
+    let mut wanted = Vec::new();
+    let mut commands = Vec::new();
+    for topic in request.topics {
+        let added = image
+            .topics
+            .get(&*topic.name)
+            .map(|known| usize::try_from(topic.count).unwrap_or(0).saturating_sub(known.partitions.len()));
+        let refusal = if twice.contains(&*topic.name) {
+            Some((ErrorCode::INVALID_REQUEST, "Duplicate topic in request.".to_owned()))
+        } else {
+            match (&topic.assignments, added) {
+                (Some(assignments), Some(added)) if assignments.len() != added => Some((
+                    ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+                    format!(
+                        "Attempted to add {added} additional partition(s), but only {} assignment(s) were specified.",
+                        assignments.len()
+                    ),
+                )),
+                _ => None,
+            }
+        };
+        match refusal {
+            Some((code, message)) if results.iter().all(|told| told.name != topic.name) => {
+                results.push(CreatePartitionsResult {
+                    name: topic.name,
+                    error_code: code,
+                    error_message: Some(message.into()),
+                });
+            }
+            Some(_) => {}
+            None => {
+                commands.push((topic.name.to_string(), topic.count));
+                wanted.push(topic.name);
+            }
+        }
+    }
+    let outcomes = cx.server.shard().controller().create_partitions(commands, request.validate_only).await;
+    results.extend(wanted.into_iter().zip(outcomes).map(|(name, outcome)| CreatePartitionsResult {
+        name,
+        error_code: outcome.as_ref().err().map_or(ErrorCode::NONE, errors::command),
+        error_message: outcome.err().map(|error| error.to_string().into()),
+    }));
+    CreatePartitionsResponse { results, ..Default::default() }
+}
+
+type Refusal = (ErrorCode, String);
+/// Settings to set (`Some`) and to remove (`None`).
+type Changes = Vec<(String, Option<String>)>;
+
+/// Answers AlterConfigs: what is not given goes back to its default.
+pub(super) async fn alter_configs<'a>(cx: &Context<'_>, request: AlterConfigsRequest<'a>) -> AlterConfigsResponse<'a> {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let image = cx.server.shard().image();
+        let changes = topic_of(&image.topics, resource.resource_type, &resource.resource_name).map(|topic| {
+            let mut changes: BTreeMap<String, Option<String>> =
+                topic.configs.keys().map(|name| (name.clone(), None)).collect();
+            let given = resource.configs.iter();
+            changes.extend(given.map(|one| (one.name.to_string(), one.value.as_ref().map(ToString::to_string))));
+            changes.into_iter().collect()
+        });
+        let outcome = alter(cx, &resource.resource_name, changes, request.validate_only).await;
+        responses.push(alter_result(resource.resource_type, resource.resource_name, outcome));
+    }
+    AlterConfigsResponse { responses, ..Default::default() }
+}
+
+/// Answers IncrementalAlterConfigs.
+pub(super) async fn incremental_alter_configs<'a>(
+    cx: &Context<'_>,
+    request: IncrementalAlterConfigsRequest<'a>,
+) -> IncrementalAlterConfigsResponse<'a> {
+    let mut seen = HashSet::new();
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let (kind, name) = (resource.resource_type, resource.resource_name);
+        if !seen.insert((kind, name.to_string())) {
+            let refusal = (ErrorCode::INVALID_REQUEST, format!("resource '{name}' is given twice"));
+            responses.push(alter_result(kind, name, Err(refusal)));
+            continue;
+        }
+        let image = cx.server.shard().image();
+        let changes = topic_of(&image.topics, kind, &name)
+            .and_then(|topic| merge(cx.server.shard().settings(), topic, &resource.configs));
+        let outcome = alter(cx, &name, changes, request.validate_only).await;
+        responses.push(alter_result(kind, name, outcome));
+    }
+    IncrementalAlterConfigsResponse { responses, ..Default::default() }
+}
+
+async fn alter(
+    cx: &Context<'_>,
+    topic: &str,
+    changes: Result<Changes, Refusal>,
+    validate_only: bool,
+) -> Result<(), Refusal> {
+    let controller = cx.server.shard().controller();
+    let outcome = controller.alter_topic_configs(topic.to_owned(), changes?, validate_only).await;
+    outcome.map_err(|error| (errors::command(&error), error.to_string()))
+}
+
+fn alter_result<'a>(
+    resource_type: i8,
+    resource_name: crate::protocol::Str<'a>,
+    outcome: Result<(), Refusal>,
+) -> AlterConfigsResult<'a> {
+    let (error_code, error_message) = match outcome {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err((code, message)) => (code, Some(message.into())),
+    };
+    AlterConfigsResult { error_code, error_message, resource_type, resource_name }
+}
+
+/// The topic a resource names. Other resources have no settings that can be altered.
+fn topic_of<'i>(
+    topics: &'i BTreeMap<crate::types::TopicName, std::sync::Arc<TopicImage>>,
+    kind: i8,
+    name: &str,
+) -> Result<&'i TopicImage, Refusal> {
+    match kind {
+        TOPIC_RESOURCE => topics
+            .get(name)
+            .map(|topic| &**topic)
+            .ok_or_else(|| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("The topic '{name}' does not exist."))),
+        BROKER_RESOURCE => {
+            Err((ErrorCode::INVALID_REQUEST, "settings of a broker are fixed when it starts".to_owned()))
+        }
+        other => Err((ErrorCode::INVALID_REQUEST, format!("resources of type {other} have no settings here"))),
+    }
+}
+
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+/// What the operations on single settings come to, given the overrides the topic has (KIP-339).
+fn merge(settings: &BrokerSettings, topic: &TopicImage, operations: &[ConfigChange<'_>]) -> Result<Changes, Refusal> {
+    let invalid = |message: String| (ErrorCode::INVALID_REQUEST, message);
+    let mut changes = BTreeMap::new();
+    for one in operations {
+        let name = one.name.to_string();
+        let value = one.value.as_deref();
+        let given = || value.ok_or_else(|| invalid(format!("the value of '{name}' is null")));
+        let changed = match one.config_operation {
+            SET => Some(given()?.to_owned()),
+            DELETE => None,
+            APPEND | SUBTRACT => {
+                let words = given()?.split(',').map(str::trim).filter(|word| !word.is_empty());
+                Some(edit_list(settings, topic, &name, one.config_operation == APPEND, words)?)
+            }
+            other => return Err(invalid(format!("unknown operation {other} on '{name}'"))),
+        };
+        if changes.insert(name.clone(), changed).is_some() {
+            return Err(invalid(format!("'{name}' is given twice")));
+        }
+    }
+    Ok(changes.into_iter().collect())
+}
+
+/// A list with words added to it or taken from it.
+fn edit_list<'w>(
+    settings: &BrokerSettings,
+    topic: &TopicImage,
+    name: &str,
+    append: bool,
+    words: impl Iterator<Item = &'w str>,
+) -> Result<String, Refusal> {
+    if topic_row(name).is_none_or(|row| row.kind != Kind::List) {
+        return Err((ErrorCode::INVALID_CONFIG, format!("'{name}' is not a list")));
+    }
+    let described = settings.describe_topic(&topic.configs).into_iter().find(|described| described.name == name);
+    let current = described.and_then(|described| described.value).unwrap_or_default();
+    let mut list: Vec<&str> = current.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    for word in words {
+        list.retain(|known| *known != word);
+        if append {
+            list.push(word);
+        }
+    }
+    Ok(list.join(","))
+}
+
+/// Answers DeleteRecords.
+pub(super) async fn delete_records<'a>(
+    cx: &Context<'_>,
+    request: DeleteRecordsRequest<'a>,
+) -> DeleteRecordsResponse<'a> {
+    let image = cx.server.shard().image();
+    let question = |name: &str, partition: i32, offset: i64| {
+        let found = topics::find(&image, name, partition);
+        let (id, topic, _) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        if topic.internal {
+            return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+        }
+        let settings = cx.server.shard().topic_settings(topic.id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        if !settings.log.delete_policy {
+            return Err(ErrorCode::POLICY_VIOLATION);
+        }
+        let to = Offset::new(offset);
+        if to.is_none() && offset != -1 {
+            return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+        }
+        Ok((id, to))
+    };
+    let mut questions = Vec::new();
+    for topic in &request.topics {
+        let asked = topic.partitions.iter();
+        questions.extend(asked.map(|asked| question(&topic.name, asked.partition_index, asked.offset)));
+    }
+    let mut answers = ask_owners(
+        cx.server,
+        questions,
+        |(id, _)| *id,
+        ShardCall::DeleteRecords,
+        |answer| match answer {
+            ShardAnswer::Deleted(starts) => {
+                starts.into_iter().map(|start| start.map_err(|error| errors::delete_records(&error))).collect()
+            }
+            _ => unreachable!("DeleteRecords is answered with log starts"),
+        },
+    )
+    .await
+    .into_iter();
+    let mut results = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let partitions = topic.partitions.iter().map(|asked| {
+            let (low_watermark, error_code) = match answers.next().expect("one answer a partition") {
+                Ok(start) => (start.value(), ErrorCode::NONE),
+                Err(code) => (-1, code),
+            };
+            DeleteRecordsPartitionResult { partition_index: asked.partition_index, low_watermark, error_code }
+        });
+        results.push(DeleteRecordsTopicResult { partitions: partitions.collect(), name: topic.name });
+    }
+    DeleteRecordsResponse { topics: results, ..Default::default() }
+}
+
+/// Answers DescribeLogDirs.
+pub(super) async fn describe_log_dirs(
+    cx: &Context<'_>,
+    request: DescribeLogDirsRequest<'_>,
+) -> DescribeLogDirsResponse<'static> {
+    let shard = cx.server.shard();
+    let asked: Vec<_> = (0..shard.shards()).map(|index| shard.ask(index, ShardCall::Describe)).collect();
+    let mut partitions = Vec::new();
+    for answer in asked {
+        match answer.await {
+            Ok(ShardAnswer::Facts(facts)) => partitions.extend(facts.partitions),
+            Ok(_) => unreachable!("Describe is answered with facts"),
+            // The shard went away with its partitions.
+            Err(_) => {}
+        }
+    }
+    let wanted = |facts: &PartitionFacts| {
+        request.topics.as_ref().is_none_or(|topics| {
+            topics.iter().any(|topic| *topic.topic == *facts.topic && topic.partitions.contains(&facts.partition))
+        })
+    };
+    partitions.retain(wanted);
+    partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+    let dirs = shard.settings().log_dirs.iter().enumerate();
+    let results = dirs.map(|(index, dir)| {
+        let (total_bytes, usable_bytes) = statvfs(dir.as_path()).map_or((-1, -1), |stat| {
+            let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(stat.f_frsize)).unwrap_or(i64::MAX);
+            (bytes(stat.f_blocks), bytes(stat.f_bavail))
+        });
+        DescribeLogDirsResult {
+            error_code: ErrorCode::NONE,
+            log_dir: dir.display().to_string().into(),
+            topics: log_dir_topics(partitions.iter().filter(|facts| facts.log_dir == index)),
+            total_bytes,
+            usable_bytes,
+        }
+    });
+    DescribeLogDirsResponse { results: results.collect(), ..Default::default() }
+}
+
+fn log_dir_topics<'f>(partitions: impl Iterator<Item = &'f PartitionFacts>) -> Vec<DescribeLogDirsTopic<'static>> {
+    let mut topics: Vec<DescribeLogDirsTopic<'static>> = Vec::new();
+    for facts in partitions {
+        let partition = DescribeLogDirsPartition {
+            partition_index: facts.partition,
+            partition_size: i64::try_from(facts.size_bytes).unwrap_or(i64::MAX),
+            offset_lag: 0,
+            is_future_key: false,
+        };
+        match topics.last_mut() {
+            Some(topic) if *topic.name == *facts.topic => topic.partitions.push(partition),
+            _ => topics.push(DescribeLogDirsTopic { name: facts.topic.clone().into(), partitions: vec![partition] }),
+        }
+    }
+    topics
+}
+
+/// Answers DescribeTopicPartitions: topics in the order of their names, from the cursor on, a page at a time.
+pub(super) async fn describe_topic_partitions(
+    cx: &Context<'_>,
+    request: DescribeTopicPartitionsRequest<'_>,
+) -> DescribeTopicPartitionsResponse<'static> {
+    let image = cx.server.shard().image();
+    let mut names: Vec<String> = request.topics.iter().map(|topic| topic.name.to_string()).collect();
+    if names.is_empty() {
+        names.extend(image.topics.keys().map(|name| name.to_string()));
+    }
+    names.sort();
+    names.dedup();
+    let cursor = request.cursor.as_ref().map(|cursor| (cursor.topic_name.to_string(), cursor.partition_index));
+    if let Some((topic, _)) = &cursor {
+        names.retain(|name| name >= topic);
+    }
+    let asked = usize::try_from(request.response_partition_limit).unwrap_or(0).max(1);
+    let mut left = asked.min(DESCRIBED_PARTITIONS_MAX);
+    let mut response = DescribeTopicPartitionsResponse::default();
+    for name in names {
+        let Some(topic) = image.topics.get(&*name) else {
+            let legal = topics::is_legal_name(&name);
+            response.topics.push(DescribeTopicPartitionsTopic {
+                error_code: if legal {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                } else {
+                    ErrorCode::INVALID_TOPIC_EXCEPTION
+                },
+                name: Some(name.into()),
+                ..Default::default()
+            });
+            continue;
+        };
+        let first = match &cursor {
+            Some((at, partition)) if *at == name => usize::try_from(*partition).unwrap_or(0),
+            _ => 0,
+        };
+        if left == 0 {
+            response.next_cursor = Some(Cursor { topic_name: name.into(), partition_index: first as i32 });
+            break;
+        }
+        let described: Vec<_> = (0..).zip(&topic.partitions).skip(first).take(left).map(described_partition).collect();
+        left -= described.len();
+        let next = first + described.len();
+        response.topics.push(DescribeTopicPartitionsTopic {
+            error_code: ErrorCode::NONE,
+            name: Some(topic.name.clone().into()),
+            topic_id: topic.id,
+            is_internal: topic.internal,
+            partitions: described,
+            topic_authorized_operations: TOPIC_OPERATIONS,
+        });
+        if next < topic.partitions.len() {
+            response.next_cursor = Some(Cursor { topic_name: name.into(), partition_index: next as i32 });
+            break;
+        }
+    }
+    response
+}
+
+fn described_partition(
+    (partition_index, partition): (i32, &crate::controller::image::PartitionImage),
+) -> DescribeTopicPartitionsPartition {
+    DescribeTopicPartitionsPartition {
+        error_code: ErrorCode::NONE,
+        partition_index,
+        leader_id: partition.leader.value(),
+        leader_epoch: partition.leader_epoch.value(),
+        replica_nodes: partition.replicas.iter().map(|broker| broker.value()).collect(),
+        isr_nodes: partition.isr.iter().map(|broker| broker.value()).collect(),
+        eligible_leader_replicas: Some(Vec::new()),
+        last_known_elr: Some(Vec::new()),
+        offline_replicas: Vec::new(),
+    }
+}
+
+/// Answers DescribeAcls as Kafka does without an authorizer.
+pub(super) async fn describe_acls(_: &Context<'_>, _: DescribeAclsRequest<'_>) -> DescribeAclsResponse<'static> {
+    DescribeAclsResponse {
+        error_code: ErrorCode::SECURITY_DISABLED,
+        error_message: Some("No Authorizer is configured on the broker".into()),
+        ..Default::default()
+    }
+}

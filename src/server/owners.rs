@@ -1,0 +1,38 @@
+//! Asking the owners of many partitions at once.
+//!
+//! Shell. Owns nothing. Always: one message a shard, and the answers come back in the order of the questions.
+
+use crate::protocol::ErrorCode;
+use crate::server::{Server, errors};
+use crate::shard::calls::{ShardAnswer, ShardCall};
+use crate::shard::router::Split;
+use crate::types::PartitionId;
+
+/// Sends each question that has no answer yet to the owner of its partition. `open` takes the answers out of a message.
+pub(super) async fn ask_owners<Q, A>(
+    server: &Server,
+    questions: Vec<Result<Q, ErrorCode>>,
+    partition_of: impl Fn(&Q) -> PartitionId,
+    call: impl Fn(Vec<Q>) -> ShardCall,
+    open: impl Fn(ShardAnswer) -> Vec<Result<A, ErrorCode>>,
+) -> Vec<Result<A, ErrorCode>> {
+    let shard = server.shard();
+    let (mut asked, mut refused) = (Vec::new(), Vec::with_capacity(questions.len()));
+    for question in questions {
+        refused.push(question.map(|question| asked.push(question)).err());
+    }
+    let (groups, places) = Split::new(asked, |question| shard.owner(partition_of(question))).into_groups();
+    let calls: Vec<_> = groups.into_iter().map(|(owner, group)| (group.len(), shard.ask(owner, call(group)))).collect();
+    let mut answers = Vec::with_capacity(calls.len());
+    for (count, answer) in calls {
+        answers.push(match answer.await {
+            Ok(answer) => open(answer),
+            Err(gone) => (0..count).map(|_| Err(errors::gone(gone))).collect(),
+        });
+    }
+    let mut answers = places.join(answers).into_iter();
+    refused
+        .into_iter()
+        .map(|refused| refused.map_or_else(|| answers.next().expect("one answer a question"), Err))
+        .collect()
+}

@@ -1,0 +1,294 @@
+//! Produce (key 0).
+//!
+//! Shell. Owns the way of a request's batches to their owners and of the outcomes back; not the rules for batches
+//! (`batch_rules`), not the append (`replica`). Always: batches stay slices of the request's frame unless the topic asks for
+//! another codec; stage one (check, split by owner, append or send) is done without an await when [`Plan::start`] returns,
+//! so that the connection may read its next request; every partition of the request gets an answer. Source: KIP-98,
+//! KIP-467, KIP-951; Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager`.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use smallvec::SmallVec;
+
+use crate::config::TopicSettings;
+use crate::controller::image::BrokerImage;
+use crate::log::Appended;
+use crate::protocol::batch::{RecordFault, RecordFaultKind};
+use crate::protocol::produce::{
+    LeaderIdAndEpoch, NodeEndpoint, ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse,
+    RecordError,
+};
+use crate::protocol::{ErrorCode, RequestHeader, Str, Wire};
+use crate::replica::ProduceError;
+use crate::rt::hop::Gone;
+use crate::server::batch_rules::{self, Refusal};
+use crate::server::{Server, errors};
+use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
+use crate::shard::data::AppendedShare;
+use crate::shard::now_ms;
+use crate::shard::router::{Places, Split};
+use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
+
+/// The client id of Kafka's own tools, which alone may write to internal topics.
+const ADMIN_CLIENT: &str = "__admin_client";
+
+/// How long a request that wants no answer may hold its memory for want of an ack.
+const UNACKED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// From this version on, an answer names the leader a client should have asked (KIP-951).
+const LEADERS_FROM: i16 = 10;
+
+/// Whether a produce request is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Acks {
+    /// acks=0: nothing is answered, and an error closes the connection.
+    None,
+    /// acks=1 and acks=all, which are the same for a partition with one replica.
+    Class,
+}
+
+/// A decoded produce request: what goes where, without a borrow of the frame.
+pub(super) struct Plan {
+    version: i16,
+    acks: Acks,
+    timeout: Duration,
+    topics: SmallVec<[PlannedTopic; 1]>,
+}
+
+struct PlannedTopic {
+    name: Str<'static>,
+    partitions: SmallVec<[(i32, Result<Target, Refusal>); 2]>,
+}
+
+/// Where a batch goes, and where it lies in the frame.
+struct Target {
+    partition: PartitionId,
+    leader_epoch: LeaderEpoch,
+    settings: Rc<TopicSettings>,
+    range: Range<usize>,
+}
+
+impl Plan {
+    /// Looks up every partition of the request. Nothing of the batches is read yet.
+    pub(super) fn new(server: &Server, header: &RequestHeader<'_>, request: ProduceRequest<'_>) -> Self {
+        let image = server.shard().image();
+        let acks_legal = matches!(request.acks, -1..=1);
+        let internal_allowed = header.client_id == ADMIN_CLIENT;
+        let topics = request.topic_data.into_iter().map(|topic| {
+            let known = image.topics.get(&*topic.name);
+            let settings = known.and_then(|topic| server.shard().topic_settings(topic.id));
+            let target = |index: i32, range: Option<Range<usize>>| {
+                if !acks_legal {
+                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
+                }
+                let unknown = || Refusal::of(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+                let (topic, settings) = known.zip(settings.clone()).ok_or_else(unknown)?;
+                let place = PartitionIndex::new(index).ok_or_else(unknown)?;
+                let partition = topic.partitions.get(place.value() as usize).ok_or_else(unknown)?;
+                let null = || Refusal::because(ErrorCode::INVALID_RECORD, "the records are null");
+                let range = range.ok_or_else(null)?;
+                if topic.internal && !internal_allowed {
+                    return Err(Refusal::of(ErrorCode::INVALID_TOPIC_EXCEPTION));
+                }
+                let id = PartitionId { topic_id: topic.id, partition: place };
+                Ok(Target { partition: id, leader_epoch: partition.leader_epoch, settings, range })
+            };
+            let partitions = topic.partition_data.iter().map(|partition| {
+                (partition.index, target(partition.index, partition.records.map(|records| records.range())))
+            });
+            let partitions = partitions.collect();
+            let name = known.map_or_else(|| topic.name.into_owned(), |topic| topic.name.clone().into());
+            PlannedTopic { name, partitions }
+        });
+        Self {
+            version: header.version,
+            acks: if request.acks == 0 { Acks::None } else { Acks::Class },
+            timeout: Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0)),
+            topics: topics.collect(),
+        }
+    }
+
+    /// Whether an answer is expected.
+    pub(super) fn acks(&self) -> Acks {
+        self.acks
+    }
+
+    /// Of the request.
+    pub(super) fn version(&self) -> i16 {
+        self.version
+    }
+
+    /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. Ordered
+    /// by the order of calls.
+    pub(super) fn start(self, server: &Server, mut frame: BytesMut, read_at: Instant) -> Started {
+        let shard = server.shard();
+        let now = now_ms();
+        let mut items = Vec::new();
+        let mut consumed = 0;
+        let mut check = |target: Target| {
+            // The ranges rise, so splitting from the front gives each batch its own handle on the one allocation.
+            drop(frame.split_to(target.range.start - consumed));
+            let bytes = frame.split_to(target.range.len());
+            consumed = target.range.end;
+            let validate = shard.settings().engine_validate_records;
+            let accepted = batch_rules::check(bytes, &target.settings, validate, self.version, now)
+                .inspect_err(|_| shard.metrics().faults_batch.increment())?;
+            shard.metrics().produce_copied_bytes.add(accepted.copied as u64);
+            items.push(ProduceItem { partition: target.partition, batch: accepted.batch, info: accepted.info });
+            Ok(target.leader_epoch)
+        };
+        let mut topics = Vec::with_capacity(self.topics.len());
+        for topic in self.topics {
+            let partitions = topic.partitions.into_iter().map(|(index, target)| (index, target.and_then(&mut check)));
+            topics.push(StartedTopic { name: topic.name, partitions: partitions.collect() });
+        }
+        let deadline = read_at
+            + match self.acks {
+                Acks::None => UNACKED_TIMEOUT,
+                Acks::Class => self.timeout,
+            };
+        let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
+        let shares = groups.into_iter().map(|(owner, items)| {
+            let count = items.len();
+            let share = ProduceShare { items, deadline, now };
+            if owner == shard.index() {
+                Share::Here(shard.append(share))
+            } else {
+                Share::There { count, answer: Box::pin(shard.ask(owner, ShardCall::Produce(share))) }
+            }
+        });
+        Started { version: self.version, topics, shares: shares.collect(), places }
+    }
+}
+
+/// A produce request after stage one.
+pub(super) struct Started {
+    version: i16,
+    topics: Vec<StartedTopic>,
+    shares: SmallVec<[Share; 1]>,
+    places: Places,
+}
+
+/// One topic: each partition went to its owner under a leader epoch, or was refused.
+struct StartedTopic {
+    name: Str<'static>,
+    partitions: SmallVec<[(i32, Result<LeaderEpoch, Refusal>); 2]>,
+}
+
+/// The batches of one owner, on their way.
+enum Share {
+    Here(AppendedShare),
+    There { count: usize, answer: Pin<Box<dyn Future<Output = Result<ShardAnswer, Gone>>>> },
+}
+
+type Outcome = Result<Result<Appended, ProduceError>, Gone>;
+
+impl Share {
+    async fn outcomes(self) -> Vec<Outcome> {
+        match self {
+            Self::Here(appended) => appended.acknowledged().await.into_iter().map(Ok).collect(),
+            Self::There { count, answer } => match answer.await {
+                Ok(ShardAnswer::Produced(outcomes)) => outcomes.into_iter().map(Ok).collect(),
+                Ok(_) => unreachable!("a produce share is answered with its outcomes"),
+                Err(gone) => vec![gone; count].into_iter().map(Err).collect(),
+            },
+        }
+    }
+}
+
+impl Started {
+    /// Stage two: waits for the acks and builds the answer. The second value tells whether every batch was appended.
+    pub(super) async fn finish(self, server: &Server) -> (ProduceResponse<'static>, bool) {
+        let mut answers = Vec::with_capacity(self.shares.len());
+        for share in self.shares {
+            answers.push(share.outcomes().await);
+        }
+        let mut outcomes = self.places.join(answers).into_iter();
+        let mut response = ProduceResponse::default();
+        let (mut errors, mut late) = (0, 0);
+        for topic in self.topics {
+            let partitions = topic.partitions.into_iter().map(|(index, sent)| {
+                let answer = match sent {
+                    Err(refusal) => refused(index, refusal),
+                    Ok(epoch) => match outcomes.next().expect("one outcome a batch that was sent") {
+                        Ok(Ok(appended)) => taken(index, &appended),
+                        Ok(Err(error)) => failed(server, index, errors::produce(&error), &error, epoch),
+                        Err(gone) => failed(server, index, errors::gone(gone), &gone, epoch),
+                    },
+                };
+                errors += u64::from(answer.error_code != ErrorCode::NONE);
+                late += u64::from(answer.error_code == ErrorCode::REQUEST_TIMED_OUT);
+                answer
+            });
+            response
+                .responses
+                .push(ProduceTopicResponse { partition_responses: partitions.collect(), name: topic.name });
+        }
+        server.shard().metrics().produce_errors.add(errors);
+        let leaders_named = |topic: &ProduceTopicResponse<'_>| {
+            topic.partition_responses.iter().any(|partition| partition.current_leader != LeaderIdAndEpoch::default())
+        };
+        if self.version >= LEADERS_FROM && response.responses.iter().any(leaders_named) {
+            response.node_endpoints = endpoints(server);
+        }
+        (response, errors == late)
+    }
+}
+
+fn taken(index: i32, appended: &Appended) -> ProducePartitionResponse<'static> {
+    ProducePartitionResponse {
+        index,
+        base_offset: appended.base_offset.value(),
+        log_append_time_ms: appended.log_append_time.unwrap_or(-1),
+        log_start_offset: appended.log_start.value(),
+        ..Default::default()
+    }
+}
+
+fn refused(index: i32, refusal: Refusal) -> ProducePartitionResponse<'static> {
+    let record_error = |fault: RecordFault| {
+        let message = match fault.kind {
+            RecordFaultKind::KeyMissing => "a compacted topic takes no record without a key".into(),
+            RecordFaultKind::Timestamp(time) => format!("timestamp {time} is outside the topic's bounds").into(),
+        };
+        RecordError { batch_index: fault.index as i32, batch_index_error_message: Some(message) }
+    };
+    ProducePartitionResponse {
+        index,
+        error_code: refusal.code,
+        record_errors: refusal.faults.into_iter().map(record_error).collect(),
+        error_message: refusal.message.map(|message| message.into_owned().into()),
+        ..Default::default()
+    }
+}
+
+fn failed(
+    server: &Server,
+    index: i32,
+    error_code: ErrorCode,
+    reason: &dyn std::error::Error,
+    leader_epoch: LeaderEpoch,
+) -> ProducePartitionResponse<'static> {
+    let current_leader = if error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER {
+        LeaderIdAndEpoch { leader_id: server.shard().settings().node_id.value(), leader_epoch: leader_epoch.value() }
+    } else {
+        LeaderIdAndEpoch::default()
+    };
+    let error_message = Some(reason.to_string().into());
+    ProducePartitionResponse { index, error_code, error_message, current_leader, ..Default::default() }
+}
+
+/// Where the leaders are that an answer names (KIP-951).
+pub(super) fn endpoints(server: &Server) -> Vec<NodeEndpoint<'static>> {
+    let endpoint = |broker: &BrokerImage| NodeEndpoint {
+        node_id: broker.id.value(),
+        host: broker.host.clone().into(),
+        port: i32::from(broker.port),
+        rack: broker.rack.clone().map(Into::into),
+    };
+    server.shard().image().brokers.iter().map(endpoint).collect()
+}

@@ -1,0 +1,310 @@
+//! The owner's side of produce, fetch and offset questions.
+//!
+//! Shell. Owns no state: takes shares of requests to the partitions of this shard. Always: items are taken in request
+//! order; stage one of a produce is done when [`Shard::append`] returns, without an await; a fetch reads each partition's
+//! limits once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::log::{Appended, LogRuntime, ReadError};
+use crate::replica::waiters::Watch;
+use crate::replica::{
+    Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched,
+};
+use crate::rt;
+use crate::rt::net::Payload;
+use crate::shard::calls::{
+    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion, ProduceItem,
+    ProduceShare, WantedOffset, WatchId, WatchShare,
+};
+use crate::shard::{Absent, Shard, UNWRITTEN_SHARE};
+use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs};
+
+/// What was read of one partition.
+pub struct Read {
+    /// The bounds, read once.
+    pub limits: Limits,
+    /// Whole batches, as they lie in the cache and on disk.
+    pub parts: SmallVec<[Payload; 4]>,
+    /// See [`HopRead::diverging`].
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+}
+
+impl From<HopRead> for Read {
+    fn from(read: HopRead) -> Self {
+        let parts = read.parts.into_iter().map(Payload::Mem).collect();
+        Self { limits: read.limits, parts, diverging: read.diverging }
+    }
+}
+
+impl Read {
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Payload::len).sum()
+    }
+}
+
+/// A produce share after stage one: appended in order, not yet acknowledged.
+pub struct AppendedShare {
+    outcomes: Vec<Result<Appended, ProduceError>>,
+    waits: Vec<(usize, Acked)>,
+    deadline: Instant,
+    writes: LogRuntime,
+    unwritten_bytes_max: u64,
+}
+
+/// How often a share looks whether the device has caught up.
+const CATCH_UP_LOOK: Duration = Duration::from_millis(1);
+
+impl Shard {
+    /// Stage one of a produce share: appends every batch, in order, without an await.
+    pub fn append(&self, share: ProduceShare) -> AppendedShare {
+        let mut waits = Vec::with_capacity(share.items.len());
+        let outcomes = share.items.into_iter().enumerate().map(|(place, item)| {
+            let (partition, appended) = self.append_one(item, share.now)?;
+            waits.push((place, partition.acked(appended.last_offset.next())));
+            Ok(appended)
+        });
+        AppendedShare {
+            outcomes: outcomes.collect(),
+            waits,
+            deadline: share.deadline,
+            writes: self.log_runtime.clone(),
+            unwritten_bytes_max: self.memory_bytes() / UNWRITTEN_SHARE,
+        }
+    }
+
+    fn append_one(&self, item: ProduceItem, now: TimestampMs) -> Result<(Rc<Partition>, Appended), ProduceError> {
+        let partition = self.partition(item.partition)?;
+        let (bytes, records) = (u64::from(item.info.bytes), u64::from(item.info.records));
+        let appended = partition.append_as_leader(item.batch, item.info, now)?;
+        if !appended.duplicate {
+            self.metrics.produce_batches.increment();
+            self.metrics.produce_bytes.add(bytes);
+            self.metrics.produce_records.add(records);
+        }
+        Ok((partition, appended))
+    }
+
+    /// Reads the partitions of a share, in order, while its budget lasts.
+    pub async fn fetch(&self, share: &FetchShare) -> Vec<Result<Read, FetchError>> {
+        let mut outcomes = Vec::with_capacity(share.items.len());
+        let (mut left, mut at_least_one) = (share.bytes_max, share.at_least_one);
+        for item in &share.items {
+            let outcome = self.fetch_one(item, left.min(item.bytes_max), at_least_one, share.isolation).await;
+            if let Ok(read) = &outcome {
+                let bytes = read.bytes();
+                left = left.saturating_sub(bytes);
+                at_least_one &= bytes == 0;
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    async fn fetch_one(
+        &self,
+        item: &FetchItem,
+        bytes_max: usize,
+        at_least_one: bool,
+        isolation: Isolation,
+    ) -> Result<Read, FetchError> {
+        let partition = self.partition(item.partition)?;
+        partition.check_epoch(item.leader_epoch)?;
+        let Some(from) = item.from else {
+            let limits = partition.limits();
+            let (start, end) = (limits.log_start, limits.log_end);
+            return Err(ReadError::OutOfRange { wanted: Offset::ZERO, start, end }.into());
+        };
+        if let Some(last_fetched) = item.last_fetched_epoch
+            && let Some(diverging) = partition.diverging(last_fetched, from)?
+        {
+            return Ok(Read { limits: partition.limits(), parts: SmallVec::new(), diverging: Some(diverging) });
+        }
+        let (limits, plan) = partition.plan_read(ReadRequest { from, bytes_max, at_least_one, isolation })?;
+        let Some(plan) = plan else { return Ok(Read { limits, parts: SmallVec::new(), diverging: None }) };
+        let data = match plan.try_now() {
+            Ok(data) => data,
+            Err(plan) => plan.run().await?,
+        };
+        partition.finish_read(&limits, data.bytes)?;
+        self.metrics.fetch_bytes.add(data.bytes as u64);
+        Ok(Read { limits, parts: data.parts, diverging: None })
+    }
+
+    /// [`Shard::fetch`] for a connection of another shard: what came from disk is copied once, because direct-read memory
+    /// belongs to this core.
+    pub(super) async fn fetch_for_hop(&self, share: &FetchShare) -> Vec<Result<HopRead, FetchError>> {
+        let outcomes = self.fetch(share).await;
+        outcomes
+            .into_iter()
+            .map(|outcome| {
+                let Read { limits, parts, diverging } = outcome?;
+                let parts = parts.into_iter().map(|part| self.sendable(part)).collect();
+                Ok(HopRead { limits, parts, diverging })
+            })
+            .collect()
+    }
+
+    fn sendable(&self, part: Payload) -> Bytes {
+        match part {
+            Payload::Mem(bytes) => bytes,
+            Payload::Disk(slice) => {
+                self.metrics.fetch_copied_bytes.add(slice.as_slice().len() as u64);
+                Bytes::copy_from_slice(slice.as_slice())
+            }
+        }
+    }
+
+    /// Resolves after `bytes` more became visible over `partitions`, or one of them ended. What became visible since it was
+    /// read counts; a partition that is gone resolves at once.
+    pub fn watch(&self, partitions: &[(PartitionId, u64)], bytes: u64) -> Watching {
+        let watch = Watch::new(bytes);
+        let mut places = Vec::with_capacity(partitions.len());
+        for (id, seen) in partitions {
+            match self.partition(*id) {
+                Ok(partition) => places.push(partition.watch(&watch, *seen)),
+                Err(Absent::NotLeader | Absent::Offline(_)) => drop(watch.fire()),
+            }
+        }
+        Watching { watch, _places: places }
+    }
+
+    pub(super) async fn watch_for_hop(&self, share: WatchShare) {
+        let given_up = Rc::new(rt::Event::default());
+        self.watches.borrow_mut().insert(share.id, given_up.clone());
+        futures_lite::future::or(self.watch(&share.partitions, share.bytes), given_up.wait()).await;
+        self.watches.borrow_mut().remove(&share.id);
+    }
+
+    pub(super) fn unwatch(&self, id: WatchId) {
+        let watch = self.watches.borrow_mut().remove(&id);
+        if let Some(given_up) = watch {
+            given_up.notify_all();
+        }
+    }
+
+    /// Answers ListOffsets questions.
+    pub async fn list_offsets(&self, questions: &[OffsetQuestion]) -> Vec<Result<FoundOffset, FetchError>> {
+        let mut outcomes = Vec::with_capacity(questions.len());
+        for question in questions {
+            outcomes.push(self.list_offset(question).await);
+        }
+        outcomes
+    }
+
+    async fn list_offset(&self, question: &OffsetQuestion) -> Result<FoundOffset, FetchError> {
+        let partition = self.partition(question.partition)?;
+        partition.check_epoch(question.leader_epoch)?;
+        if let Some(reason) = partition.log().offline() {
+            return Err(ReadError::Offline(reason).into());
+        }
+        let limits = partition.limits();
+        let below = limits.bound(question.isolation);
+        let position =
+            |offset| FoundOffset { offset: Some(offset), timestamp: None, leader_epoch: Some(limits.leader_epoch) };
+        let record = match question.wanted {
+            WantedOffset::Latest => return Ok(position(below)),
+            WantedOffset::Earliest => {
+                return Ok(FoundOffset {
+                    leader_epoch: partition.epoch_at(limits.log_start),
+                    ..position(limits.log_start)
+                });
+            }
+            WantedOffset::Tiered => None,
+            WantedOffset::MaxTimestamp => partition.log().find_max_timestamp(below).await?,
+            WantedOffset::At(time) => partition.log().find_timestamp(time, below).await?,
+        };
+        Ok(record.map_or(FoundOffset::default(), |(offset, timestamp, epoch)| FoundOffset {
+            offset: Some(offset),
+            timestamp: Some(timestamp),
+            leader_epoch: Some(epoch),
+        }))
+    }
+
+    /// Answers OffsetForLeaderEpoch questions.
+    pub fn epoch_ends(
+        &self,
+        questions: &[EpochQuestion],
+    ) -> Vec<Result<Option<(LeaderEpoch, Offset)>, LeadershipError>> {
+        let answer = |question: &EpochQuestion| {
+            let partition = self.partition(question.partition).map_err(|_| LeadershipError::NotLeader)?;
+            partition.check_epoch(question.current)?;
+            Ok(question.wanted.and_then(|epoch| partition.log().epoch_end(epoch)))
+        };
+        questions.iter().map(answer).collect()
+    }
+
+    /// Moves log starts.
+    pub async fn delete_records(
+        &self,
+        items: &[(PartitionId, Option<Offset>)],
+    ) -> Vec<Result<Offset, DeleteRecordsError>> {
+        let mut outcomes = Vec::with_capacity(items.len());
+        for (id, to) in items {
+            outcomes.push(self.delete_records_of(*id, *to).await);
+        }
+        outcomes
+    }
+
+    async fn delete_records_of(&self, id: PartitionId, to: Option<Offset>) -> Result<Offset, DeleteRecordsError> {
+        let partition = self.partition(id).map_err(|absent| match absent {
+            Absent::NotLeader => DeleteRecordsError::Leadership(LeadershipError::NotLeader),
+            Absent::Offline(reason) => DeleteRecordsError::Read(ReadError::Offline(reason)),
+        })?;
+        let high_watermark = partition.limits().high_watermark;
+        let to = to.unwrap_or(high_watermark);
+        if to > high_watermark {
+            return Err(DeleteRecordsError::OutOfRange { wanted: to, high_watermark });
+        }
+        Ok(partition.log().delete_records(to).await?)
+    }
+}
+
+impl AppendedShare {
+    /// Stage two: waits until every batch has reached its topic's ack class, or the deadline. When acks run ahead of the
+    /// device (class `memory`), waits until what is not yet written fits the shard's memory: the caller holds the permit of
+    /// the request until then.
+    pub async fn acknowledged(self) -> Vec<Result<Appended, ProduceError>> {
+        let Self { mut outcomes, waits, deadline, .. } = self;
+        for (place, ack) in waits {
+            let outcome = match ack.now() {
+                Some(outcome) => outcome,
+                // Each wait has the same deadline: the sum is the longest of them.
+                None => rt::timeout_at(deadline, ack).await.unwrap_or(Err(ProduceError::TimedOut)),
+            };
+            if let Err(error) = outcome {
+                outcomes[place] = Err(error);
+            }
+        }
+        while self.writes.stats().pending_bytes > self.unwritten_bytes_max && Instant::now() < deadline {
+            rt::sleep(CATCH_UP_LOOK).await;
+        }
+        outcomes
+    }
+}
+
+/// A waiting fetch's interest in the partitions of one shard; see [`Shard::watch`]. Dropping it gives it up.
+pub struct Watching {
+    watch: Rc<Watch>,
+    _places: Vec<Watched>,
+}
+
+impl Future for Watching {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.watch.fired() {
+            return Poll::Ready(());
+        }
+        self.watch.set_waker(context.waker());
+        Poll::Pending
+    }
+}
