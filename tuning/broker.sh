@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts here: one Ringlog in a folder of its own on free ports, and what the kernel says of it.
 # DIR (default: a new folder under target/) must be on the disk that is to be measured.
 set -euo pipefail

@@ -29,7 +29,8 @@ if command -v fio > /dev/null; then
   for jobs in 1 4 16; do
     printf '%-44s ' "fio: 4 KiB + fdatasync, $jobs files at once"
     fio --name=sync --directory="$folder" --rw=write --bs=4k --size=16M --numjobs="$jobs" --direct=1 --fdatasync=1 --runtime=5 --time_based \
-      --group_reporting --output-format=terse | awk -F';' '{ printf "%d commits/s, write p99 %s us\n", $49, $78 }'
+      --group_reporting --output-format=json | python3 -c 'import json, sys; job = json.load(sys.stdin)["jobs"][0]
+print("%.0f commits/s, sync p99 %.0f us" % (job["write"]["iops"], job["sync"]["lat_ns"]["percentile"]["99.000000"] / 1e3))'
   done
 else
   echo 'no fio here: apt-get install fio shows several writers at once'

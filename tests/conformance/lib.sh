@@ -1,9 +1,10 @@
+# shellcheck shell=bash
 # Sourced by run.sh and million.sh: brokers on free ports, checks with their lines, and an end that leaves no process.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${RINGLOG_CACHE:-$HOME/.cache/ringlog}
-export RINGLOG_CACHE=$cache NODE_PATH=$cache/node/node_modules BASE_MS=$(($(date +%s) * 1000 - 100000))
+export RINGLOG_CACHE=$cache BASE_MS=$(($(date +%s) * 1000 - 100000))
 export KAFKA_LOG_LEVEL=error
 mkdir -p "$cache"
 work=$(mktemp -d "$cache/run.XXXXXX")   # on the disk of the home folder: a memory file system has no direct I/O
@@ -97,44 +98,29 @@ crash_broker() {
   broker='' bootstrap_before=$bootstrap
 }
 
-# What each client needs, brought once into the cache; the command of a client is in `client` afterwards.
-declare -A command_of
+# What each client needs, brought once into the cache; client.sh knows where it lies.
 install_java() {
   "$here/kafka.sh" install
-  if [ ! -e "$cache/java/Client.class" ] || [ "$here/java/Client.java" -nt "$cache/java/Client.class" ]; then
-    mkdir -p "$cache/java"
-    javac -nowarn -d "$cache/java" -cp "$("$here/kafka.sh" classpath)" "$here/java/Client.java"
-  fi
-  command_of[java]="java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=error
-                    -cp $cache/java:$("$here/kafka.sh" classpath) Client"
+  [ "$cache/java/Client.class" -nt "$here/java/Client.java" ] && return
+  mkdir -p "$cache/java"
+  javac -nowarn -d "$cache/java" -cp "$("$here/kafka.sh" classpath)" "$here/java/Client.java"
 }
 install_python() {
-  cmp -s "$here/python/requirements.txt" "$cache/python/requirements.txt" || {
-    python3 -m venv --clear "$cache/python"
-    "$cache/python/bin/pip" install -q --only-binary :all: --no-binary kafka-python -r "$here/python/requirements.txt"
-    cp "$here/python/requirements.txt" "$cache/python/requirements.txt"
-  }
-  local python="$cache/python/bin/python -B"
-  command_of[confluent-kafka]="$python $here/python/confluent.py"
-  command_of[kafka-python]="$python $here/python/kafka_python.py"
-  command_of[aiokafka]="$python $here/python/aio.py"
+  cmp -s "$here/python/requirements.txt" "$cache/python/requirements.txt" && return
+  python3 -m venv --clear "$cache/python"
+  "$cache/python/bin/pip" install -q --only-binary :all: -r "$here/python/requirements.txt"
+  cp "$here/python/requirements.txt" "$cache/python/requirements.txt"   # last: it marks a complete installation
 }
 install_node() {
-  cmp -s "$here/node/package.json" "$cache/node/package.json" || {
-    rm -rf "$cache/node" && mkdir -p "$cache/node.part" && cp "$here/node/package.json" "$cache/node.part/"
-    (cd "$cache/node.part" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error)
-    mv "$cache/node.part" "$cache/node"
-  }
-  command_of[kafkajs]="node --no-warnings $here/node/kafkajs.js"
+  cmp -s "$here/node/package.json" "$cache/node/complete" && return
+  mkdir -p "$cache/node"
+  cp "$here/node/package.json" "$cache/node/"
+  (cd "$cache/node" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error)
+  cp "$here/node/package.json" "$cache/node/complete"
 }
-install_go() {
-  (cd "$here/go" && go build -o "$cache/go/" ./franz-go ./sarama ./kafka-go)
-  local name
-  for name in franz-go sarama kafka-go; do command_of[$name]=$cache/go/$name; done
-}
+install_go() { (cd "$here/go" && go build -o "$cache/go/" ./franz-go ./sarama ./kafka-go); }
 install_tools() {
   "$here/kafka.sh" install
-  command -v kcat > /dev/null && return
-  [ "$(id -u)" -ne 0 ] || apt-get install -y -qq kcat > /dev/null 2>&1 ||
-    { apt-get update -qq > /dev/null 2>&1 && apt-get install -y -qq kcat > /dev/null 2>&1; } || true
+  command -v kcat > /dev/null || [ "$(id -u)" -ne 0 ] && return
+  { apt-get install -y -qq kcat || { apt-get update -qq && apt-get install -y -qq kcat; }; } > /dev/null 2>&1 || true
 }

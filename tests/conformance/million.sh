@@ -18,7 +18,7 @@ done
 # crash_at_random FILE   kills the broker and starts it again as soon as the client that writes FILE has got as far as a
 # random number asks for. What happened is in `crash`.
 crash_at_random() {
-  local log=$1 reached='' at=$((count / 10 + (RANDOM * 32768 + RANDOM) % (count * 7 / 10)))
+  local log=$1 reached='' at=$((count / 10 + (RANDOM * 32768 + RANDOM) % (count * 4 / 10)))
   crash="ended before the crash at $at"
   until [ "${reached:-0}" -ge "$at" ]; do
     kill -0 "$running" 2>/dev/null || return 1
@@ -52,17 +52,18 @@ crossed() {
 
 # kcat with the same two words as the other clients; its progress is that of what it was given, or gave.
 kcat_million() {
-  local scenario=$1 topic=$3 n=$4 step=$((count / 100))
+  local scenario=$1 topic=$3 n=$4 step=$((count / 100)) end
   if [ "$scenario" = million-write ]; then
     awk -v n="$n" -v step="$step" 'BEGIN { for (i = 0; i < n; i++) { print i; if (i % step == 0) print "progress", i > "/dev/stderr" } }' |
-      kcat -b "$2" -P -t "$topic" -p 0 -X enable.idempotence=true -X message.timeout.ms=300000 -X queue.buffering.max.messages=20000
+      kcat -E -b "$2" -P -t "$topic" -p 0 -X enable.idempotence=true -X message.timeout.ms=300000 -X queue.buffering.max.messages=20000
   else
-    # Its end (-e) would be the end that it happens to see, so it is asked for a count; a second call asks whether there is more.
-    kcat -b "$2" -C -t "$topic" -p 0 -o beginning -c "$n" -q -u | awk -v n="$n" -v step="$step" '
+    # Its end (-e) would be the end that it happens to see, so it is asked for a count; another call asks whether there is more.
+    kcat -E -b "$2" -C -t "$topic" -p 0 -o beginning -c "$n" -q -u | awk -v n="$n" -v step="$step" '
       $1 != NR - 1 { bad++ }
       NR % step == 0 { print "progress", NR; fflush() }
-      END { printf "read %d of %d: %d not in their place\n", NR, n, bad; exit NR != n || bad > 0 }' &&
-      [ "$(kcat -b "$2" -Q -t "$topic:0:-1" | sed 's/.*offset //')" -eq "$n" ]
+      END { printf "read %d of %d: %d not in their place\n", NR, n, bad; exit NR != n || bad > 0 }' || return
+    until end=$(kcat -b "$2" -Q -t "$topic:0:-1" | sed 's/.*offset //'); do sleep 0.1; done   # it may be down just now
+    [ "$end" -eq "$n" ]
   fi
 }
 export -f kcat_million
@@ -79,7 +80,7 @@ for language in ${only//,/ }; do
     command=(bash -o pipefail -c 'kcat_million "$@"' kcat)
   else
     "install_$language"
-    command=(${command_of[$client]})
+    command=("$here/client.sh" "$client")
   fi
   topic=million-$client
   crossed "million/$language/$client/write" "${command[@]}" million-write "$bootstrap" "$topic" "$count" || continue

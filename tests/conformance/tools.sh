@@ -64,7 +64,7 @@ case_console() {
   printf 'k1\tv1\nNULL\tv2\nk3\tNULL\n' | produce --topic $topic "${null[@]}"
   printf 'a:x,b:NULL\tk4\tgrüße\n' | produce --topic $topic "${null[@]}" --reader-property parse.headers=true --compression-codec zstd
   local field text
-  for field in partition offset headers key; do show+=(--formatter-property print.$field=true); done
+  for field in partition offset headers key; do show+=(--formatter-property "print.$field=true"); done
   text=$(consume --topic $topic --max-messages 4 --group $topic "${show[@]}")
   expect "$text" 'Partition:0	Offset:0	NO_HEADERS	k1	v1'
   expect "$text" 'Partition:0	Offset:1	NO_HEADERS	NULL	v2'

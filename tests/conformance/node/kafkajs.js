@@ -16,7 +16,8 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   decompress: async buffer => Buffer.from((await zstd).decompress(buffer)),
 })
 
-const kafka = bootstrap => new Kafka({ clientId: 'plan', brokers: [bootstrap], logLevel: logLevel.ERROR })
+const retry = { retries: 100, maxRetryTime: 1000 } // outlives a restart of the broker; kafkajs gives up after 5 otherwise
+const kafka = bootstrap => new Kafka({ clientId: 'plan', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry })
 
 async function connected(client, use) {
   await client.connect()
@@ -40,7 +41,7 @@ async function write(bootstrap, topic, codec) {
 async function consume(bootstrap, topic, each) {
   const ends = await connected(kafka(bootstrap).admin(), admin => admin.fetchTopicOffsets(topic))
   let left = ends.reduce((sum, p) => sum + Number(p.offset), 0)
-  const consumer = kafka(bootstrap).consumer({ groupId: `${topic}-${process.pid}`, maxWaitTimeInMs: 500, retry: { retries: 30 } })
+  const consumer = kafka(bootstrap).consumer({ groupId: `${topic}-${process.pid}`, maxWaitTimeInMs: 500 })
   await connected(consumer, async () => {
     await consumer.subscribe({ topic, fromBeginning: true })
     await consumer.run({
@@ -128,8 +129,7 @@ async function admin(bootstrap, topic) {
 }
 
 async function produce(bootstrap, topic, partitions, count, perRequest) {
-  const retry = { retries: 60, maxRetryTime: 2000 } // outlives a restart of the broker
-  await connected(kafka(bootstrap).producer({ idempotent: true, maxInFlightRequests: 1, retry }), async producer => {
+  await connected(kafka(bootstrap).producer({ idempotent: true, maxInFlightRequests: 1 }), async producer => {
     for (let i = 0; i < count;) {
       const messages = []
       for (; messages.length < perRequest && i < count; i++) messages.push({ value: String(i), partition: i % partitions })

@@ -175,6 +175,12 @@ def million_read(bootstrap, topic, count, mode, partitions=4):
         return len(rows) >= int(count) and len(rows) == last()
 
     def last():
+        try:
+            return ends()
+        except KafkaException:  # the broker has only just come back, and does not know the partition yet
+            return None
+
+    def ends():
         return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 60)[1] for p in range(int(partitions)))
 
     plan.until("all read", ended, 600)
