@@ -113,7 +113,10 @@ async fn serve(
     }
 
     if opened.removed_partitions > 0 {
-        say(format_args!("note: removed {} partitions of deleted topics that a crash had left", opened.removed_partitions));
+        say(format_args!(
+            "note: removed {} partitions of deleted topics that a crash had left",
+            opened.removed_partitions
+        ));
     }
 
     let controller = opened.controller();
