@@ -251,7 +251,7 @@ fn read_there(answer: Option<ShardAnswer>, count: usize) -> Vec<Outcome> {
     let outcomes = match answer {
         Some(ShardAnswer::Fetched(outcomes)) => outcomes,
         Some(_) => unreachable!("a fetch share is answered with its outcomes"),
-        None => return (0..count).map(|_| Err(errors::gone(rt::hop::Gone))).collect(),
+        None => return (0..count).map(|_| Err(errors::SHARD_GONE)).collect(),
     };
     let outcome = |outcome: Result<_, _>| outcome.map(Read::from).map_err(|error| errors::fetch(&error));
     outcomes.into_iter().map(outcome).collect()

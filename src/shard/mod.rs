@@ -10,6 +10,7 @@ pub mod data;
 pub mod groups;
 pub mod memory;
 pub mod router;
+mod vocabulary;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -27,7 +28,9 @@ use crate::rt;
 use crate::rt::hop::{Gone, HopSeed, Hops, Responder};
 use crate::rt::net::Net;
 use crate::shard::apply::FoundDir;
-use crate::shard::calls::{MemoryReport, MetricsReport, PartitionFacts, ShardAnswer, ShardCall, ShardFacts, WatchId};
+use crate::shard::calls::{
+    MemoryReport, MetricsReport, NetFacts, PartitionFacts, ShardAnswer, ShardCall, ShardFacts, WatchId,
+};
 use crate::shard::memory::MemoryBudget;
 use crate::types::{PartitionId, ShardIndex, TimestampMs, TopicId, TopicPartition};
 
@@ -391,7 +394,16 @@ impl Shard {
                 pinned: u64::from(self.settings.engine_io_memory_bytes),
             },
             log,
-            net,
+            net: NetFacts {
+                connections: net.connections,
+                queued_bytes: net.queued_bytes,
+                turns: net.turns,
+                full_turns: net.full_turns,
+                lingers: net.lingers,
+                parks: net.parks,
+                paused: net.paused,
+                kicks: net.kicks,
+            },
             partitions_offline: failed + self.offline.borrow().len(),
             log_bytes: partitions.iter().map(|partition| partition.log().size_bytes()).sum(),
             partitions: partitions.len(),
