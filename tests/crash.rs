@@ -24,7 +24,7 @@ use log_support::*;
 use ringlog::log::epochs::Epochs;
 use ringlog::log::producers::Producers;
 use ringlog::log::recovery::{Known, Next, Recovery, scan_start};
-use ringlog::log::{Limits, Log, LogRuntime, LogSettings, StartFacts, checkpoint};
+use ringlog::log::{Limits, Log, LogRuntime, LogSettings, StartFacts, checkpoint, files};
 use ringlog::protocol::batch;
 use ringlog::rt::file::record::{self, Event, Op};
 use ringlog::types::*;
@@ -123,6 +123,10 @@ async fn workload(dir: PathBuf, seed: u64) -> History {
             _ => {
                 let log_start = log.limits().log_start;
                 let end = log.clone().close().await.unwrap();
+                // As whoever closes all logs does before the clean-shutdown marker is written.
+                let synced = record::note(|| Op::SyncDir { path: dir.clone() });
+                files::sync_all_blocking(&dir).unwrap();
+                synced.finished();
                 let facts = StartFacts { log_start: Some(log_start), ..after_close(end) };
                 log = open(&dir, class.clone(), facts).await;
                 watch(&log);

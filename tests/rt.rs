@@ -488,6 +488,32 @@ fn background_work_goes_on_beside_lingering_and_saturated_sockets() {
 }
 
 #[test]
+fn a_background_task_that_sleeps_keeps_nobody_awake() {
+    run_one(setup(), || async {
+        let net = Net::start(NetConfig::default()).unwrap();
+        let stop = Event::default();
+        let stopped = stop.wait();
+        let woken = rt::spawn_background(async move {
+            stopped.await;
+            7
+        });
+        rt::spawn_background(rt::sleep(Duration::from_secs(3600)));
+        rt::sleep(Duration::from_millis(300)).await;
+        let mut fewest = u64::MAX;
+        for _ in 0..5 {
+            let turns = net.stats().turns;
+            rt::sleep(Duration::from_millis(200)).await;
+            fewest = fewest.min(net.stats().turns - turns);
+        }
+        // The wake-up that ends the wait, and the watchdog's settling kick.
+        assert!(fewest < 12, "{fewest} turns");
+        stop.notify_all();
+        assert_eq!(woken.join().await, Some(7));
+    })
+    .unwrap();
+}
+
+#[test]
 fn timers_fire_beside_saturated_sockets() {
     run_one(setup(), || async {
         let net = Net::start(NetConfig::default()).unwrap();

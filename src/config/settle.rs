@@ -218,6 +218,7 @@ impl Desk {
                 None => host.memory_bytes / 5 * 3,
             },
             engine_io_memory_bytes: self.count("engine.io.memory.bytes"),
+            engine_tail_cache_bytes: u64::from(self.count("engine.tail.cache.bytes")),
             engine_validate_records: match self.text("engine.validate.records") {
                 "none" => ValidateRecords::None,
                 "all" => ValidateRecords::All,

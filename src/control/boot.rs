@@ -88,7 +88,6 @@ async fn serve(
         say(format_args!("note: {note}"));
     }
     let found = find(&dirs);
-    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
 
     say(format_args!("data: {}", paths(&settings.log_dirs)));
     say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
@@ -104,10 +103,19 @@ async fn serve(
     let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
     let opened = controller::open(Arc::clone(&settings), &dirs, advertised(&settings, kafka), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
+    // From here on a crash is a crash; whatever failed before leaves the marks of the last clean end.
+    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
     if opened.torn_bytes > 0 {
         say(format_args!(
             "note: the metadata log ended in {} bytes of a change nobody was told of; cut",
             opened.torn_bytes
+        ));
+    }
+
+    if opened.removed_partitions > 0 {
+        say(format_args!(
+            "note: removed {} partitions of deleted topics that a crash had left",
+            opened.removed_partitions
         ));
     }
 
@@ -274,6 +282,9 @@ fn flush_words(settings: &BrokerSettings) -> String {
 }
 
 fn recovery_words(report: &ApplyReport, clean: bool) -> String {
+    if report.opened == 0 && report.failed.is_empty() {
+        return "recovery: no logs yet".to_owned();
+    }
     let how = if clean { "clean" } else { "unclean" };
     format!(
         "recovery: {how} start, {} logs opened, {} segments, {} bytes scanned, {} bytes truncated, {} offline",

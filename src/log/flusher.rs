@@ -15,10 +15,10 @@ use crate::types::{AckClass, Offset};
 
 use super::appender::{TaskGuard, is_no_space};
 use super::checkpoint::format_epochs;
-use super::files;
+use super::files::{self, Durable};
 use super::segment::{Phase, Segment, Snapshot};
 use super::vocabulary::AppendError;
-use super::{EPOCHS_FILE, Log};
+use super::{EPOCHS_FILE, Log, METADATA_FILE};
 
 /// The flusher's side of a log.
 #[derive(Default)]
@@ -27,6 +27,8 @@ pub(super) struct Flusher {
     has_timer: Cell<bool>,
     /// The largest offset that somebody waits for.
     wanted: Cell<Offset>,
+    /// The directory itself is not known to be durable.
+    is_new_dir: Cell<bool>,
     /// A file was made: its name is not durable yet.
     dir_changed: Cell<bool>,
     /// The checkpoint does not have every epoch that wrote.
@@ -38,6 +40,10 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
+    pub(super) fn new(is_new_dir: bool) -> Self {
+        Self { is_new_dir: Cell::new(is_new_dir), ..Self::default() }
+    }
+
     pub(super) fn on_file_created(&self) {
         self.dir_changed.set(true);
     }
@@ -141,9 +147,13 @@ async fn round(log: &Rc<Log>) -> Result<(), String> {
         Err(error) if is_no_space(&error) => log.flusher.epochs_changed.set(true),
         result => result.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?,
     }
-    if log.flusher.dir_changed.replace(false) {
-        files::sync_dir(log.place.dir.clone()).await.map_err(|error| format!("sync directory: {error}"))?;
-    }
+    let dir = log.place.dir.clone();
+    let synced = match (log.flusher.is_new_dir.replace(false), log.flusher.dir_changed.replace(false)) {
+        (true, _) => files::sync_new_dir(dir, METADATA_FILE).await,
+        (false, true) => files::sync_dir(dir).await,
+        (false, false) => Ok(()),
+    };
+    synced.map_err(|error| format!("sync directory: {error}"))?;
     for segment in log.unsealed_segments() {
         sync(log, &segment).await.map_err(|error| format!("sync {}: {error}", log.file_name(&segment)))?;
     }
@@ -186,7 +196,7 @@ fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
     rt::spawn_background(async move {
         if segment.deleted.get().is_none()
             && !log.is_released.get()
-            && let Err(error) = segment.write_side_files(&log.place.dir, files).await
+            && let Err(error) = segment.write_side_files(&log.place.dir, files, Durable::Now).await
         {
             tracing::warn!(tp = %log.place.tp, base = %segment.base, %error, "index files of a segment were not written");
         }
@@ -201,5 +211,5 @@ pub(super) async fn write_epochs(log: &Log) -> io::Result<()> {
         return Ok(());
     }
     let text = format_epochs(log.state.borrow().epochs.entries());
-    files::write(log.place.dir.join(EPOCHS_FILE), text.into_bytes()).await
+    files::write(vec![(log.place.dir.join(EPOCHS_FILE), text.into_bytes())], Durable::Now).await
 }

@@ -13,7 +13,7 @@ use crate::rt;
 use crate::rt::file::{Access, DirectFile};
 use crate::types::{Offset, TimestampMs};
 
-use super::files;
+use super::files::{self, Durable};
 use super::index::{IndexedBatch, OffsetIndex, SegmentIndex, TimeIndex};
 use super::recovery::{Gaps, Scanner};
 
@@ -278,12 +278,10 @@ impl Segment {
     }
 
     /// Writes them. What fails is only slower at the next start: they are rebuilt from the data.
-    pub(crate) async fn write_side_files(&self, dir: &Path, side: SideFiles) -> io::Result<()> {
-        files::write(self.path(dir, INDEX_SUFFIX), side.index).await?;
-        files::write(self.path(dir, TIME_INDEX_SUFFIX), side.times).await?;
-        if let Some((offset, bytes)) = side.snapshot {
-            files::write(file_path(dir, offset, SNAPSHOT_SUFFIX), bytes).await?;
-        }
+    pub(crate) async fn write_side_files(&self, dir: &Path, side: SideFiles, durable: Durable) -> io::Result<()> {
+        let indexes = [(self.path(dir, INDEX_SUFFIX), side.index), (self.path(dir, TIME_INDEX_SUFFIX), side.times)];
+        let snapshot = side.snapshot.map(|(offset, bytes)| (file_path(dir, offset, SNAPSHOT_SUFFIX), bytes));
+        files::write(indexes.into_iter().chain(snapshot).collect(), durable).await?;
         self.side_files_written.set(true);
         Ok(())
     }

@@ -17,16 +17,11 @@ use std::time::Duration;
 use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
 
 pub use super::host::probe_host;
+use super::host::{LockedMemory, memlock_bytes};
 use super::pulse::{Pulse, Watchdog};
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
-/// Entries of each ring; a mass of cancellations beyond it would panic inside glommio. Fewer where little memory may be
-/// locked.
-const RING_DEPTHS: [usize; 2] = [1024, 256];
-/// Locked memory of a shard's three rings per entry of depth: submissions of 64 bytes, twice as many completions of 16, an
-/// index, rounded up.
-const RINGS_BYTES_PER_ENTRY: u64 = 3 * 128;
 /// Each shard's pool of direct-I/O memory. glommio registers it with its rings, which makes all of it resident.
 const IO_MEMORY_BYTES_DEFAULT: usize = 4 << 20;
 /// The kernel gives back the locked memory of a process that just ended when it gets to it; a broker that is started again
@@ -88,7 +83,7 @@ where
     if setup.cpus.is_empty() {
         return Err(StartError::Other("no CPU to run on: the CPU set is empty".into()));
     }
-    let memory = LockedMemory::plan(setup.cpus.len(), setup.io_memory_bytes, super::host::memlock_bytes())?;
+    let memory = LockedMemory::plan(setup.cpus.len(), setup.io_memory_bytes, memlock_bytes())?;
     let probes = Probes::write(&setup.data_dirs)?;
     let mut shards = Vec::with_capacity(setup.cpus.len());
     for (index, cpu) in setup.cpus.iter().enumerate() {
@@ -146,35 +141,6 @@ impl Shards {
     /// How often the watchdog kicked each shard because it stood still with work to do.
     pub fn kicks(&self) -> Vec<u64> {
         self.pulses.iter().map(|pulse| pulse.kicks()).collect()
-    }
-}
-
-/// How rings and pools share what may be locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LockedMemory {
-    ring_depth: usize,
-    pool_bytes: usize,
-}
-
-impl LockedMemory {
-    /// `limit`: what this user may lock, `None` without a limit. The rings must fit. The pools need not: glommio tries to
-    /// register each with three rings and goes on without when that fails, which costs nothing we could measure. But a pool
-    /// that is registered must leave room for the rings of the next shard; so either all fit, or none, for which each is made
-    /// too large to be locked (unlocked, only the part in use is resident).
-    fn plan(shards: usize, pool_bytes: usize, limit: Option<u64>) -> Result<Self, StartError> {
-        let Some(limit) = limit else { return Ok(Self { ring_depth: RING_DEPTHS[0], pool_bytes }) };
-        let rings_bytes = |depth: usize| shards as u64 * depth as u64 * RINGS_BYTES_PER_ENTRY;
-        let Some(ring_depth) = RING_DEPTHS.into_iter().find(|depth| rings_bytes(*depth) <= limit) else {
-            return Err(StartError::MemLock(format!(
-                "memlock limit is {limit} bytes, the rings of {shards} shards need {}: raise it with `ulimit -l 8192`, \
-                 LimitMEMLOCK=8M (systemd) or --ulimit memlock=8388608 (containers), or run fewer shards",
-                rings_bytes(RING_DEPTHS[1])
-            )));
-        };
-        let all_pools = 3 * shards as u64 * pool_bytes as u64;
-        let fits = rings_bytes(ring_depth) + all_pools <= limit;
-        let unlocked = usize::try_from(limit).unwrap_or(usize::MAX).max(pool_bytes);
-        Ok(Self { ring_depth, pool_bytes: if fits { pool_bytes } else { unlocked } })
     }
 }
 
@@ -383,28 +349,5 @@ fn explain(shard: ShardIndex, error: &GlommioError<()>) -> StartError {
             StartError::Other(format!("shard {shard}: its thread panicked (see the log)"))
         }
         error => StartError::Other(format!("shard {shard} did not start: {error}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: usize = 1 << 20;
-
-    #[test]
-    fn pools_are_locked_all_or_none() {
-        let plan = |shards, pool, limit| LockedMemory::plan(shards, pool, limit).unwrap();
-        assert_eq!(plan(2, 4 * MIB, None), LockedMemory { ring_depth: 1024, pool_bytes: 4 * MIB });
-        assert_eq!(plan(2, MIB, Some(8 << 20)), LockedMemory { ring_depth: 1024, pool_bytes: MIB });
-        // Two of three would fit, and the third shard would find no room for its rings.
-        assert_eq!(plan(3, MIB, Some(8 << 20)), LockedMemory { ring_depth: 1024, pool_bytes: 8 * MIB });
-        assert_eq!(plan(64, 4 * MIB, Some(8 << 20)), LockedMemory { ring_depth: 256, pool_bytes: 8 * MIB });
-    }
-
-    #[test]
-    fn rings_that_do_not_fit_are_one_clear_line() {
-        let text = LockedMemory::plan(16, MIB, Some(512 << 10)).unwrap_err().to_string();
-        assert!(text.contains("16 shards") && text.contains("ulimit -l") && !text.contains('\n'), "{text}");
     }
 }

@@ -119,7 +119,7 @@ impl From<Absent> for ProduceError {
     }
 }
 
-/// Shares of the shard's memory: half for requests, a quarter for the tail cache, an eighth for batches that were
+/// Shares of the shard's memory: half for requests, at most a quarter for the tail cache, an eighth for batches that were
 /// acknowledged before they were written; the rest covers the pinned pool, queued answers and read windows, which have bounds
 /// of their own.
 const REQUESTS_SHARE: u64 = 2;
@@ -139,7 +139,7 @@ impl Shard {
             net,
             hops: OnceCell::new(),
             memory: MemoryBudget::new((memory / REQUESTS_SHARE) as usize),
-            log_runtime: LogRuntime::new((memory / TAIL_CACHE_SHARE) as usize),
+            log_runtime: LogRuntime::new(boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize),
             image: RefCell::new(boot.image),
             topics: RefCell::default(),
             partitions: RefCell::default(),

@@ -6,11 +6,11 @@
 #   kafka.sh stop DIR              ends that node and waits for its end
 #   kafka.sh run CLASS [ARG …]     runs a class of Kafka's own, such as org.apache.kafka.tools.TopicCommand
 #   kafka.sh classpath             prints the class path
-# KAFKA_HEAP is the broker's heap (default 512m).
+# REFERENCE_HEAP is the broker's heap (default 512m).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=${RINGLOG_CACHE:-$HOME/.cache/ringlog}/kafka
-logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel="${KAFKA_LOG_LEVEL:-warn}" -Dorg.slf4j.simpleLogger.showDateTime=true)
+logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel="${TOOL_LOG_LEVEL:-warn}" -Dorg.slf4j.simpleLogger.showDateTime=true)
 
 install() {
   cmp -s "$here/kafka/pom.xml" "$home/pom.xml" && return
@@ -53,7 +53,7 @@ P
 # else holds makes the broker stop, and then another is drawn.
 start() {
   install
-  local dir=$1 heap=${KAFKA_HEAP:-512m} port pid
+  local dir=$1 heap=${REFERENCE_HEAP:-512m} port pid
   shift
   mkdir -p "$dir"
   dir=$(cd "$dir" && pwd)

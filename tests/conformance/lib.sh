@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${RINGLOG_CACHE:-$HOME/.cache/ringlog}
 export RINGLOG_CACHE=$cache BASE_MS=$(($(date +%s) * 1000 - 100000))
-export KAFKA_LOG_LEVEL=error
+export TOOL_LOG_LEVEL=error
 mkdir -p "$cache"
 work=$(mktemp -d "$cache/run.XXXXXX")   # on the disk of the home folder: a memory file system has no direct I/O
 passed=0 failed=0 skipped=0

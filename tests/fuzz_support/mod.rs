@@ -139,7 +139,7 @@ pub fn recovery(bytes: &[u8]) {
     recovery.feed(file);
     let recovered = recovery.end().expect("nothing below the recovery point can be damaged");
     assert!(recovered.valid_bytes + recovered.lost_bytes <= file.len() as u64);
-    let (end, ..) = recovery.finish().unwrap();
+    let (end, ..) = recovery.finish(base).unwrap();
     assert!(end >= base);
 }
 
