@@ -1,6 +1,6 @@
 //! Which handler serves which API.
 //!
-//! Pure. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
+//! Shell. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
 //! to it that every key of the table has a row. Produce is not here: its batches leave the frame before it is answered.
 
 use crate::protocol::wire::{Form, Result as WireResult};

@@ -11,7 +11,6 @@ use crate::log::{AppendError, ReadError};
 use crate::protocol::ErrorCode;
 use crate::protocol::batch::{BatchError, RecordFaultKind, RecordsError};
 use crate::replica::{FetchError, LeadershipError, ProduceError};
-use crate::rt::hop::Gone;
 use crate::shard::calls::DeleteRecordsError;
 
 /// Role and epoch.
@@ -156,6 +155,4 @@ pub(super) fn group(error: &GroupError) -> ErrorCode {
 }
 
 /// The owning shard is going away with the broker: clients refresh their metadata and try again.
-pub(super) fn gone(_: Gone) -> ErrorCode {
-    ErrorCode::NOT_LEADER_OR_FOLLOWER
-}
+pub(super) const SHARD_GONE: ErrorCode = ErrorCode::NOT_LEADER_OR_FOLLOWER;

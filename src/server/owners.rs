@@ -3,9 +3,10 @@
 //! Shell. Owns nothing. Always: one message a shard, and the answers come back in the order of the questions.
 
 use crate::protocol::ErrorCode;
+use crate::rt::hop::Gone;
 use crate::server::{Server, errors};
 use crate::shard::calls::{ShardAnswer, ShardCall};
-use crate::shard::router::Split;
+use crate::shard::router::split;
 use crate::types::PartitionId;
 
 /// Sends each question that has no answer yet to the owner of its partition. `open` takes the answers out of a message.
@@ -21,13 +22,13 @@ pub(super) async fn ask_owners<Q, A>(
     for question in questions {
         refused.push(question.map(|question| asked.push(question)).err());
     }
-    let (groups, places) = Split::new(asked, |question| shard.owner(partition_of(question))).into_groups();
+    let (groups, places) = split(asked, |question| shard.owner(partition_of(question)));
     let calls: Vec<_> = groups.into_iter().map(|(owner, group)| (group.len(), shard.ask(owner, call(group)))).collect();
     let mut answers = Vec::with_capacity(calls.len());
     for (count, answer) in calls {
         answers.push(match answer.await {
             Ok(answer) => open(answer),
-            Err(gone) => (0..count).map(|_| Err(errors::gone(gone))).collect(),
+            Err(Gone) => (0..count).map(|_| Err(errors::SHARD_GONE)).collect(),
         });
     }
     let mut answers = places.join(answers).into_iter();

@@ -30,7 +30,7 @@ use crate::server::{Server, errors};
 use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
 use crate::shard::data::AppendedShare;
 use crate::shard::now_ms;
-use crate::shard::router::{Places, Split};
+use crate::shard::router::{Places, split};
 use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
 
 /// The client id of Kafka's own tools, which alone may write to internal topics.
@@ -151,7 +151,7 @@ impl Plan {
                 Acks::None => UNACKED_TIMEOUT,
                 Acks::Class => self.timeout,
             };
-        let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
+        let (groups, places) = split(items, |item| shard.owner(item.partition));
         let shares = groups.into_iter().map(|(owner, items)| {
             let count = items.len();
             let share = ProduceShare { items, deadline, now };
@@ -217,7 +217,7 @@ impl Started {
                     Ok(epoch) => match outcomes.next().expect("one outcome a batch that was sent") {
                         Ok(Ok(appended)) => taken(index, &appended),
                         Ok(Err(error)) => failed(server, index, errors::produce(&error), &error, epoch),
-                        Err(gone) => failed(server, index, errors::gone(gone), &gone, epoch),
+                        Err(gone) => failed(server, index, errors::SHARD_GONE, &gone, epoch),
                     },
                 };
                 errors += u64::from(answer.error_code != ErrorCode::NONE);
