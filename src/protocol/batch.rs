@@ -17,7 +17,7 @@
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod builder;
-pub mod codecs;
+mod codecs;
 mod records;
 #[cfg(test)]
 mod tests;
