@@ -1,6 +1,6 @@
 //! Counters and latencies of one shard.
 //!
-//! Shell-neutral: no I/O, no clock. Owns the numbers, not their names in any exposition format: the control plane reads
+//! Pure: no I/O, no clock. Owns the numbers, not their names in any exposition format: the control plane reads
 //! them and writes the text. Counters are relaxed atomics with exactly one writer, the shard they belong to, so that any
 //! thread may read them at any time, even of a shard that hangs. Latencies are plain histograms that only the shard
 //! touches; the control plane asks the shard for a copy.

@@ -2,6 +2,8 @@
 //!
 //! The log is a list in memory whose batches become durable when the test says so.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -31,6 +33,7 @@ struct Memory {
     next_offset: Rc<Cell<Offset>>,
     fate: Rc<Cell<Fate>>,
     changed: Rc<Event>,
+    trimmed: Rc<Cell<u64>>,
 }
 
 impl Memory {
@@ -40,6 +43,7 @@ impl Memory {
             next_offset: Rc::default(),
             fate: Rc::new(Cell::new(Fate::Durable)),
             changed: Rc::default(),
+            trimmed: Rc::default(),
         }
     }
 
@@ -50,6 +54,15 @@ impl Memory {
 }
 
 impl Journal for Memory {
+    fn log_end(&self) -> Option<Offset> {
+        Some(self.next_offset.get())
+    }
+
+    fn discard_before(&self, offset: Offset) {
+        self.batches.borrow_mut().retain(|batch| batch::parse_header(batch).unwrap().base_offset >= offset.value());
+        self.trimmed.set(self.trimmed.get() + 1);
+    }
+
     fn append(&self, mut batch: BytesMut) -> Result<Durable, JournalError> {
         if self.fate.get() == Fate::Refused {
             return Err(JournalError::TooLarge("by test".into()));
@@ -263,6 +276,38 @@ fn nothing_is_seen_before_it_is_durable_and_nothing_of_what_failed() {
             assert_eq!(fetched(&coordinator).await, Some(2));
         }
         coordinator.unload();
+    });
+}
+
+#[test]
+fn a_long_log_of_old_offsets_is_written_anew_and_loads_quickly() {
+    on_a_shard(|| async {
+        let memory = Memory::new();
+        let first = loaded(&memory);
+        let GroupAnswer::Join(Ok(joined)) = ask(&first, join("a", 600_000)).await else { panic!("no join") };
+        ask(&first, sync(&joined)).await;
+        let GroupCommand::OffsetCommit(mut request) = commit(0) else { panic!("a commit") };
+        let one = request.partitions.remove(0);
+        let partition = |number| PartitionIndex::new(number).unwrap();
+        request.partitions = (0..1000).map(|n| CommitPartition { partition: partition(n), ..one.clone() }).collect();
+        for offset in 0..120 {
+            request.partitions.iter_mut().for_each(|at| at.offset = offset);
+            ask(&first, GroupCommand::OffsetCommit(request.clone())).await;
+        }
+        assert_eq!(memory.trimmed.get(), 1);
+        let offsets = ask(&first, fetch()).await;
+        let described = ask(&first, GroupCommand::Describe("g".into())).await;
+        first.unload();
+
+        let second = Coordinator::new(settings(), Box::new(memory.clone()));
+        for batch in memory.batches.borrow().iter() {
+            second.load_batch(batch).unwrap();
+        }
+        let report = second.finish_loading();
+        assert!(report.records < 25_000, "{report:?}");
+        assert_eq!(ask(&second, fetch()).await, offsets);
+        assert_eq!(ask(&second, GroupCommand::Describe("g".into())).await, described);
+        second.unload();
     });
 }
 

@@ -126,6 +126,9 @@ impl Worker {
 
     fn join(self) {
         self.stop.store(true, Ordering::Relaxed);
+        // Clients close without a time limit: a broker that owes one an answer would hold the test for ever.
+        let ended = wait_for(2 * TIME_MAX, || self.thread.is_finished().then_some(()));
+        assert!(ended.is_some(), "a client did not come to its end");
         self.thread.join().unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! Direct files on the build's disk and on tmpfs, and the guard against polled I/O.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::fs;

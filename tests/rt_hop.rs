@@ -1,5 +1,7 @@
 //! Messages between cores: order, bounds, ends, and that a sleeping shard is woken.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::cell::{Cell, RefCell};

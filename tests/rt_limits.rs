@@ -1,6 +1,8 @@
 //! What happens at the limits of the process: no descriptors left, no space left. Alone in its binary, because limits are the
 //! whole process's.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::io::{ErrorKind, Write};

@@ -1,6 +1,8 @@
 //! What connections cost in memory: idle ones, and ones that only announce. Alone in its binary, because it looks at the
 //! memory of the process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod rt_support;
 
 use std::io::Write;

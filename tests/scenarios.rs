@@ -5,6 +5,8 @@
 //! of the commands are explained at [`World::command`]. Records pass through their bytes, so a `restart` is Kafka's format
 //! read back.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -540,8 +542,7 @@ fn played(text: &str) -> String {
     let mut world = World::new(settings());
     let mut out = String::new();
     let mut in_trace = false;
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
+    for line in text.lines() {
         if line == "----" {
             in_trace = true;
             writeln!(out, "----").unwrap();

@@ -2,6 +2,8 @@
 //!
 //! `RINGLOG_SEED=7` runs one seed; `RINGLOG_SEEDS=5000` that many. A failure names its seed.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 #[path = "sim/groups.rs"]
 mod groups;
 

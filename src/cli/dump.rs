@@ -8,9 +8,10 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 
+use super::Failure;
 use crate::log::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::producers::snapshot_entries;
 use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
@@ -18,9 +19,18 @@ use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
 /// Most bytes the records of one batch may take once decompressed; a file is data from anywhere.
 const RECORDS_BYTES_MAX: usize = 256 << 20;
 
-/// `ringlog log dump`
+const EXAMPLES: &str = "\
+Examples:
+  ringlog log dump data/orders-0/00000000000000000000.log
+  ringlog log dump --data data/orders-0/*.log
+  ringlog log dump -o json data/orders-0/00000000000000000000.index
+
+Only looks: a broker may be running on the files. Ends with exit code 1 when a batch or an entry is not valid.";
+
+/// Prints what lies in segment files, Kafka's too, with the fields of Kafka's own dump tool.
 #[derive(clap::Args, Clone, Debug)]
-pub struct DumpArgs {
+#[command(after_help = EXAMPLES)]
+pub(super) struct DumpArgs {
     /// Files to print: .log, .index, .timeindex, .snapshot
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -37,7 +47,7 @@ pub struct DumpArgs {
 
 /// How lines are written.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
+pub(super) enum Output {
     /// For people, and scripts that read Kafka's tool.
     Text,
     /// For scripts.
@@ -45,15 +55,16 @@ pub enum Output {
 }
 
 /// Prints the files. Errors: a file that cannot be read or is of no known kind; batches that are not valid.
-pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+pub(super) fn run(args: &DumpArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let mut out = BufWriter::new(out);
     let mut faults = 0;
     for file in &args.files {
         faults += dump(file, args, &mut out).with_context(|| file.display().to_string())?;
     }
     out.flush()?;
     if faults > 0 {
-        bail!("{faults} invalid batches or entries; see the lines marked isvalid: false and FAULT");
+        let what = anyhow!("{faults} invalid batches or entries; see the lines marked isvalid: false and FAULT");
+        return Err(Failure::Operation(what));
     }
     Ok(())
 }
@@ -149,8 +160,11 @@ fn sequences(info: &BatchInfo) -> Sequences {
 
 fn batch_text(info: &BatchInfo, position: usize, valid: bool) -> String {
     let Sequences { id, epoch, first, last } = sequences(info);
-    let horizon =
-        if info.delete_horizon { format!("OptionalLong[{}]", info.base_timestamp) } else { "OptionalLong.empty".to_owned() };
+    let horizon = if info.delete_horizon {
+        format!("OptionalLong[{}]", info.base_timestamp)
+    } else {
+        "OptionalLong.empty".to_owned()
+    };
     format!(
         "baseOffset: {} lastOffset: {} count: {} baseSequence: {first} lastSequence: {last} producerId: {id} \
          producerEpoch: {epoch} partitionLeaderEpoch: {} isTransactional: {} isControl: {} deleteHorizonMs: {horizon} \
@@ -197,7 +211,9 @@ fn batch_json(info: &BatchInfo, position: usize, valid: bool) -> Value {
 fn dump_records(whole: &[u8], info: &BatchInfo, args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let records = match Records::open(whole, RECORDS_BYTES_MAX.max(whole.len() - HEADER_BYTES)) {
         Ok(records) => records,
-        Err(error) => return Ok(note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?),
+        Err(error) => {
+            return Ok(note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?);
+        }
     };
     for record in records.iter() {
         match record {
@@ -266,7 +282,12 @@ fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
 
 /// Entries until the zeros of a preallocated file, each as (its number, its bytes).
 fn entries<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8; N])> {
-    bytes.as_chunks::<N>().0.iter().enumerate().take_while(|(index, entry)| *index == 0 || entry.iter().any(|byte| *byte != 0))
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .enumerate()
+        .take_while(|(index, entry)| *index == 0 || entry.iter().any(|byte| *byte != 0))
 }
 
 fn dump_offset_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
@@ -322,7 +343,11 @@ fn out_of_order(
 fn dump_producers(bytes: &[u8], output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
     let Some(entries) = snapshot_entries(bytes) else { bail!("not a sound producer snapshot (version or checksum)") };
     for entry in entries {
-        let first_sequence = if entry.last_sequence < 0 { -1 } else { entry.last_sequence - entry.offset_delta };
+        // Sequences wrap to 0 after 2^31 − 1.
+        let first_sequence = match u32::try_from(entry.last_sequence) {
+            Ok(last) => i64::from(last.wrapping_sub(entry.offset_delta) & 0x7fff_ffff),
+            Err(_) => -1,
+        };
         match output {
             Output::Text => writeln!(
                 out,

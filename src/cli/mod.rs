@@ -6,6 +6,7 @@
 
 mod check_config;
 mod completions;
+mod dump;
 mod problems;
 pub mod serve;
 pub mod serve_args;
@@ -43,8 +44,16 @@ struct Arguments {
 enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    /// Looks into the files of a log.
+    #[command(subcommand)]
+    Log(LogCommand),
     Completions(completions::CompletionsArgs),
     Version(version::VersionArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum LogCommand {
+    Dump(dump::DumpArgs),
 }
 
 /// How a command ends when it does not end well.
@@ -75,6 +84,7 @@ pub fn main() -> ExitCode {
             return exit_code(serve::run(args));
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
+        Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };

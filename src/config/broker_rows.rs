@@ -39,7 +39,7 @@ pub const BROKER_ROWS: &[Row] = &[
     unset("controller.listener.names", List, Any, "Which listeners are for controllers; no port is opened for them."),
     unset("inter.broker.listener.name", Text, Any, "The listener other brokers would use.").noted(ONE_NODE),
     text("security.inter.broker.protocol", "PLAINTEXT", OneOf(&["PLAINTEXT"]), "How brokers talk to each other.").noted(ONE_NODE),
-    list("log.dirs", "", Any, "The directories that hold the data; each partition lives in one of them."),
+    unset("log.dirs", List, Any, "The directories that hold the data; each partition lives in one of them."),
     list("log.dir", "data", Any, "The data directory when log.dirs is not set."),
     // Sockets and limits.
     int("socket.request.max.bytes", "104857600", AtLeast(1), "The largest request that is read."),
@@ -190,6 +190,7 @@ pub const BROKER_ROWS: &[Row] = &[
     unset("engine.cpu.set", Text, Any, "The cores the executors run on, such as 2-7,9; unset: the affinity mask."),
     unset("engine.memory.max.bytes", Long, AtLeast(64 << 20), "The memory of the whole process, split among the shards; unset: 60 % of what the host or its cgroup allows."),
     int("engine.io.memory.bytes", "4194304", Between(1 << 20, 1 << 30), "Pinned memory of each shard for direct I/O, all of it resident; when memlock is too small for it, it is used unpinned."),
+    int("engine.tail.cache.bytes", "67108864", Between(1 << 20, 1 << 31), "The newest batches each shard keeps in memory for consumers that have caught up; at most a quarter of the shard's memory. A small cache is also a warm one: memory that comes round again costs no page faults."),
     text("engine.validate.records", "compacted", OneOf(&["none", "compacted", "all"]), "Whose records are opened and checked on produce: of no topic, of compacted topics, of all; headers and checksums always are."),
 ];
 
@@ -210,7 +211,7 @@ pub const FAMILIES: &[(&str, Handling)] = &[
     ("group.share.", Handling::Noted("share groups are not served")),
     ("group.streams.", Handling::Noted("streams groups are not served")),
     ("group.coordinator.", Handling::Noted(THREADS)),
-    ("share.coordinator.", Handling::Noted("share groups are not served")),
+    ("share.", Handling::Noted("share groups are not served")),
     ("errors.deadletterqueue.", Handling::Noted("share groups are not served")),
     ("transaction.", Handling::Noted(NO_TRANSACTIONS)),
     ("add.partitions.to.txn.", Handling::Noted(NO_TRANSACTIONS)),
@@ -221,6 +222,7 @@ pub const FAMILIES: &[(&str, Handling)] = &[
     ("alter.log.dirs.replication.quota.", Handling::Noted(NO_QUOTAS)),
     ("telemetry.", Handling::Noted(METRICS)),
     ("kafka.metrics.", Handling::Noted(METRICS)),
+    ("internal.", Handling::Noted("it is a switch of Kafka's own tests")),
     ("confluent.", Handling::Noted("it belongs to another product")),
     ("unstable.", Handling::Noted("no unstable version is served")),
     ("zookeeper.", Handling::Refused("metadata lives in the broker itself, as with KRaft: remove the key")),

@@ -386,6 +386,9 @@ pub(super) mod tests {
         assert_eq!((six.listener.to_string(), six.advertised_port), ("PLAINTEXT://[::1]:0".to_owned(), 0));
         let everywhere = settings(&[("listeners", "PLAINTEXT://:9092")]);
         assert_eq!(everywhere.advertised_host, "box");
+        let named = settings(&[("listeners", "inner://b:2"), ("listener.security.protocol.map", "Inner:plaintext")]);
+        assert_eq!((named.listener.name.as_str(), named.advertised_host.as_str()), ("INNER", "b"));
+        assert_eq!(settings(&[("connections.max.idle.ms", "-1")]).connections_max_idle.as_secs(), 100 * 365 * 86_400);
         let old = settings(&[("broker.id", "7")]);
         assert_eq!((old.node_id.value(), old.given["node.id"].as_str()), (7, "7"));
         assert_eq!(settings(&[("node.id", "0")]).node_id.value(), 0);

@@ -74,7 +74,7 @@ pub struct BrokerSettings {
     pub socket_send_buffer_bytes: Option<u32>,
     /// `socket.receive.buffer.bytes`; `None` leaves it to the kernel (−1).
     pub socket_receive_buffer_bytes: Option<u32>,
-    /// `connections.max.idle.ms`; −1 became a time longer than any run.
+    /// `connections.max.idle.ms`; −1 became a hundred years.
     pub connections_max_idle: Duration,
     /// `max.connections`
     pub max_connections: u32,
@@ -118,6 +118,8 @@ pub struct BrokerSettings {
     pub engine_memory_max_bytes: u64,
     /// `engine.io.memory.bytes`, of each shard.
     pub engine_io_memory_bytes: u32,
+    /// `engine.tail.cache.bytes`, per shard.
+    pub engine_tail_cache_bytes: u64,
     /// `engine.validate.records`
     pub engine_validate_records: ValidateRecords,
     /// The plain value of every key with a row that was given.

@@ -14,6 +14,9 @@ use super::rows::{Handling, parse_boolean, split_list};
 use super::{BrokerSettings, Listener, Problem, Severity, ValidateRecords};
 use crate::types::BrokerId;
 
+/// Longer than any run, and short enough to be added to any clock.
+const LONG_TIME: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// What must be known of the machine.
 pub(super) struct Host {
     /// Its name.
@@ -170,7 +173,7 @@ impl Desk {
             );
         }
         let os_when_negative = |number: i64| u32::try_from(number).ok();
-        let idle = u64::try_from(self.number("connections.max.idle.ms")).map_or(Duration::MAX, Duration::from_millis);
+        let idle = u64::try_from(self.number("connections.max.idle.ms")).map_or(LONG_TIME, Duration::from_millis);
         BrokerSettings {
             node_id,
             broker_rack: self.optional("broker.rack").map(str::to_owned),
@@ -190,7 +193,7 @@ impl Desk {
             socket_listen_backlog_size: self.count("socket.listen.backlog.size"),
             socket_send_buffer_bytes: os_when_negative(self.number("socket.send.buffer.bytes")),
             socket_receive_buffer_bytes: os_when_negative(self.number("socket.receive.buffer.bytes")),
-            connections_max_idle: idle,
+            connections_max_idle: idle.min(LONG_TIME),
             max_connections: self.count("max.connections"),
             max_connections_per_ip: self.count("max.connections.per.ip"),
             offsets_topic_num_partitions: self.count("offsets.topic.num.partitions"),
@@ -215,6 +218,7 @@ impl Desk {
                 None => host.memory_bytes / 5 * 3,
             },
             engine_io_memory_bytes: self.count("engine.io.memory.bytes"),
+            engine_tail_cache_bytes: u64::from(self.count("engine.tail.cache.bytes")),
             engine_validate_records: match self.text("engine.validate.records") {
                 "none" => ValidateRecords::None,
                 "all" => ValidateRecords::All,
@@ -270,10 +274,8 @@ impl Desk {
 
     /// The one client listener. Its errors leave the default in place, which nobody sees.
     fn listener(&mut self) -> Listener {
-        let controllers: Vec<String> = split_list(self.optional("controller.listener.names").unwrap_or_default())
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let controllers = self.optional("controller.listener.names").unwrap_or_default();
+        let controllers: Vec<String> = split_list(controllers).into_iter().map(str::to_ascii_uppercase).collect();
         let protocols = self.protocols();
         let mut served = Vec::new();
         let listeners = self.text("listeners").to_owned();
@@ -315,13 +317,15 @@ impl Desk {
         served.into_iter().next().unwrap_or_else(default)
     }
 
-    /// Listener name to protocol.
+    /// Listener name to protocol, both in capitals as Kafka compares them.
     fn protocols(&mut self) -> BTreeMap<String, String> {
         let text = self.text("listener.security.protocol.map").to_owned();
         let mut protocols = BTreeMap::new();
         for pair in split_list(&text) {
             match pair.split_once(':') {
-                Some((name, protocol)) => _ = protocols.insert(name.trim().to_owned(), protocol.trim().to_owned()),
+                Some((name, protocol)) => {
+                    protocols.insert(name.trim().to_ascii_uppercase(), protocol.trim().to_ascii_uppercase());
+                }
                 None => {
                     let message = format!("{pair:?} is no NAME:PROTOCOL");
                     self.error("listener.security.protocol.map", message, "write pairs such as PLAINTEXT:PLAINTEXT");
@@ -360,7 +364,8 @@ impl Desk {
     }
 
     fn log_dirs(&mut self) -> Vec<PathBuf> {
-        let key = if split_list(self.text("log.dirs")).is_empty() { "log.dir" } else { "log.dirs" };
+        let key =
+            if split_list(self.optional("log.dirs").unwrap_or_default()).is_empty() { "log.dir" } else { "log.dirs" };
         let text = self.text(key).to_owned();
         let mut dirs: Vec<PathBuf> = Vec::new();
         for dir in split_list(&text) {

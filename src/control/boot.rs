@@ -88,20 +88,35 @@ async fn serve(
         say(format_args!("note: {note}"));
     }
     let found = find(&dirs);
-    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
 
     say(format_args!("data: {}", paths(&settings.log_dirs)));
     say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
     say(format_args!("listener: {}://{kafka}", settings.listener.name));
-    say(format_args!("ack class: {}; {}", settings.topic_settings("", &BTreeMap::new()).ack_class(), flush_words(&settings)));
+    say(format_args!(
+        "ack class: {}; {}",
+        settings.topic_settings("", &BTreeMap::new()).ack_class(),
+        flush_words(&settings)
+    ));
 
     let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
     let shards = ShardPort { port, count: cpus.len() };
     let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
     let opened = controller::open(Arc::clone(&settings), &dirs, advertised(&settings, kafka), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
+    // From here on a crash is a crash; whatever failed before leaves the marks of the last clean end.
+    dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
     if opened.torn_bytes > 0 {
-        say(format_args!("note: the metadata log ended in {} bytes of a change nobody was told of; cut", opened.torn_bytes));
+        say(format_args!(
+            "note: the metadata log ended in {} bytes of a change nobody was told of; cut",
+            opened.torn_bytes
+        ));
+    }
+
+    if opened.removed_partitions > 0 {
+        say(format_args!(
+            "note: removed {} partitions of deleted topics that a crash had left",
+            opened.removed_partitions
+        ));
     }
 
     let controller = opened.controller();
@@ -170,7 +185,9 @@ fn bind(settings: &BrokerSettings) -> Result<OwnedFd, Failure> {
     let address = resolve(&listener.host, listener.port)?;
     rt::net::listen(address, settings.socket_listen_backlog_size as i32).map_err(|error| {
         let advice = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "another process listens there; stop it, or give another port in listeners",
+            std::io::ErrorKind::AddrInUse => {
+                "another process listens there; stop it, or give another port in listeners"
+            }
             std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; give another port in listeners",
             _ => "check the address in listeners",
         };
@@ -219,7 +236,9 @@ fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
         Some(wanted) => {
             if let Some(forbidden) = wanted.iter().find(|cpu| !allowed.contains(cpu)) {
                 let allowed = numbers(&allowed);
-                return Err(Failure(format!("engine.cpu.set: CPU {forbidden} is not in the affinity mask ({allowed})")));
+                return Err(Failure(format!(
+                    "engine.cpu.set: CPU {forbidden} is not in the affinity mask ({allowed})"
+                )));
             }
             wanted.clone()
         }
@@ -228,7 +247,10 @@ fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
     if let Some(shards) = settings.engine_shards {
         let shards = shards as usize;
         if shards > cpus.len() {
-            return Err(Failure(format!("engine.shards: {shards} shards need as many CPUs, only {} are allowed", cpus.len())));
+            return Err(Failure(format!(
+                "engine.shards: {shards} shards need as many CPUs, only {} are allowed",
+                cpus.len()
+            )));
         }
         cpus.truncate(shards);
     }
@@ -260,6 +282,9 @@ fn flush_words(settings: &BrokerSettings) -> String {
 }
 
 fn recovery_words(report: &ApplyReport, clean: bool) -> String {
+    if report.opened == 0 && report.failed.is_empty() {
+        return "recovery: no logs yet".to_owned();
+    }
     let how = if clean { "clean" } else { "unclean" };
     format!(
         "recovery: {how} start, {} logs opened, {} segments, {} bytes scanned, {} bytes truncated, {} offline",
@@ -312,14 +337,9 @@ fn start_shards(
         })
         .collect();
     let boots = Arc::new(boots);
-    let setup = Setup {
-        cpus,
-        io_memory_bytes: settings.engine_io_memory_bytes as usize,
-        data_dirs: settings.log_dirs.clone(),
-    };
-    rt::executor::start(setup, move |index| {
-        server::run_shard(boots[index].pop().expect("each executor starts once"))
-    })
+    let setup =
+        Setup { cpus, io_memory_bytes: settings.engine_io_memory_bytes as usize, data_dirs: settings.log_dirs.clone() };
+    rt::executor::start(setup, move |index| server::run_shard(boots[index].pop().expect("each executor starts once")))
         .map_err(|error| Failure(error.to_string()))
 }
 
@@ -390,7 +410,11 @@ async fn checkpoint_now_and_then(shards: ShardPort, dirs: Vec<PathBuf>, found: A
 }
 
 /// Writes the last checkpoints and, where every log closed cleanly, the clean marker.
-fn finish(settings: &BrokerSettings, dirs: DataDirs, entries: &[crate::shard::calls::DirCheckpoint]) -> Result<(), Failure> {
+fn finish(
+    settings: &BrokerSettings,
+    dirs: DataDirs,
+    entries: &[crate::shard::calls::DirCheckpoint],
+) -> Result<(), Failure> {
     for (index, (dir, entries)) in settings.log_dirs.iter().zip(entries).enumerate() {
         let unrecorded = |error: &dyn std::fmt::Display| {
             Failure(format!("{}: the clean end was not recorded: {error}", dir.display()))

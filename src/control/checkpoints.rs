@@ -32,7 +32,8 @@ pub fn read(dir: &Path) -> (Offsets, Vec<String>) {
         Ok(text) => match checkpoint::parse_offsets(&text) {
             Ok(entries) => entries.into_iter().collect(),
             Err(error) => {
-                problems.push(format!("{}: {error}; every log in the directory is read whole", dir.join(name).display()));
+                problems
+                    .push(format!("{}: {error}; every log in the directory is read whole", dir.join(name).display()));
                 HashMap::new()
             }
         },
@@ -61,7 +62,8 @@ pub fn write(dir: &Path, entries: &DirCheckpoint) -> io::Result<()> {
 pub fn gather(dirs: &[PathBuf], partitions: &[PartitionFacts], before: &[Offsets]) -> Vec<DirCheckpoint> {
     let mut gathered: Vec<_> = dirs.iter().map(|_| DirCheckpoint::default()).collect();
     for facts in partitions {
-        let (Some(partition), Some(target)) = (PartitionIndex::new(facts.partition), gathered.get_mut(facts.log_dir)) else {
+        let (Some(partition), Some(target)) = (PartitionIndex::new(facts.partition), gathered.get_mut(facts.log_dir))
+        else {
             continue;
         };
         let tp = TopicPartition { topic: facts.topic.as_str().into(), partition };

@@ -84,7 +84,11 @@ fn broker_rows(page: &mut Page, scrape: &Scrape) {
     page.gauge("kafka_server_replicamanager_leadercount", "Partitions this broker leads", led);
     page.gauge("kafka_server_replicamanager_partitioncount", "Partitions this broker hosts", led + offline);
     page.gauge("kafka_server_replicamanager_offlinereplicacount", "Partitions whose log failed", offline);
-    page.gauge("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with fewer in sync than replicas", 0.0);
+    page.gauge(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "Partitions with fewer in sync than replicas",
+        0.0,
+    );
     page.gauge("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline);
     page.gauge("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1.0);
     page.gauge("kafka_brokers", "Brokers of the cluster", 1.0);
@@ -101,8 +105,16 @@ fn broker_rows(page: &mut Page, scrape: &Scrape) {
         ("messagesin", "Records appended", counted(scrape, |shard| shard.produce_records.value())),
         ("totalproducerequests", "Produce requests", counted(scrape, |shard| requests_of(shard, 0))),
         ("totalfetchrequests", "Fetch requests", counted(scrape, |shard| requests_of(shard, 1))),
-        ("failedproducerequests", "Partitions of produce requests refused", counted(scrape, |shard| shard.produce_errors.value())),
-        ("failedfetchrequests", "Partitions of fetch requests refused", counted(scrape, |shard| shard.fetch_errors.value())),
+        (
+            "failedproducerequests",
+            "Partitions of produce requests refused",
+            counted(scrape, |shard| shard.produce_errors.value()),
+        ),
+        (
+            "failedfetchrequests",
+            "Partitions of fetch requests refused",
+            counted(scrape, |shard| shard.fetch_errors.value()),
+        ),
     ] {
         page.row(&format!("{topics}_{name}"), help, Kind::Counter, all(), value);
     }

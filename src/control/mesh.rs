@@ -25,7 +25,11 @@ impl ShardPort {
 }
 
 /// Asks every shard at once and waits at most `patience`; `None` for those that did not answer.
-pub async fn ask_all(shards: &ShardPort, patience: Duration, question: impl Fn() -> ShardCall) -> Vec<Option<ShardAnswer>> {
+pub async fn ask_all(
+    shards: &ShardPort,
+    patience: Duration,
+    question: impl Fn() -> ShardCall,
+) -> Vec<Option<ShardAnswer>> {
     let deadline = tokio::time::Instant::now() + patience;
     let asked: Vec<_> = shards.indices().map(|shard| shards.port.call(shard, question())).collect();
     let mut answers = Vec::with_capacity(asked.len());

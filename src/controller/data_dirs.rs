@@ -1,10 +1,12 @@
 //! The data directories: that they exist, are ours alone, and say whose they are.
 //!
 //! Shell: plain files on the control thread, before the shards start and after they end. Owns `meta.properties`, `.lock` and
-//! `.kafka_cleanshutdown` of each of `log.dirs`. Does not own the partitions in them. Always: an open [`DataDirs`] holds an exclusive
+//! `.kafka_cleanshutdown` of each of `log.dirs`. Does not own the partitions in them, but for
+//! removing those of topics that are gone. Always: an open [`DataDirs`] holds an exclusive
 //! lock on each directory; every refusal is one line that says what, where and what to do. Source: Kafka's file formats
-//! (`reference` of KIP-858 for `directory.id`); Java locks with fcntl, so both kinds of lock are taken.
+//! (KIP-858 for `directory.id`); Java locks with fcntl, so both kinds of lock are taken.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, FlockOperation, OFlags};
 
 use super::image::DirectoryId;
-use super::log::sync_dir;
+use super::log::{METADATA_DIR, sync_dir};
 use crate::types::{BrokerId, TopicId};
 
 const META_FILE: &str = "meta.properties";
@@ -22,6 +24,9 @@ const CLEAN_FILE: &str = ".kafka_cleanshutdown";
 /// Kafka's own metadata log: a directory that holds it belongs to a Kafka.
 const KAFKA_METADATA_DIR: &str = "__cluster_metadata-0";
 const TMPFS_MAGIC: i128 = 0x0102_1994;
+/// File systems that may keep what they called flushed on another machine; statfs(2) has the numbers.
+const NETWORK_FILE_SYSTEMS: &[(i128, &str)] =
+    &[(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x6573_5546, "FUSE"), (0x0102_1997, "9p")];
 
 /// Why a directory cannot be used; each a whole sentence.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +160,66 @@ impl DataDirs {
     }
 }
 
+impl DataDirs {
+    /// Removes what a crash left of deleted topics: the partitions whose `partition.metadata` names one of them. Returns how many.
+    pub(super) fn remove_partitions_of(&self, topics: &BTreeSet<TopicId>) -> Result<u32, DirError> {
+        let mut removed = 0;
+        for dir in self.dirs.iter().filter(|_| !topics.is_empty()) {
+            for partition in partitions(&dir.path).map_err(unusable(&dir.path))? {
+                let path = dir.path.join(partition);
+                if topic_of(&path).is_some_and(|topic| topics.contains(&topic)) {
+                    remove_partition(&path).map_err(unusable(&dir.path))?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// The directory that holds the metadata log: the first, until `log.dirs` is reordered.
+    pub(super) fn metadata_home(&self) -> Result<&Path, DirError> {
+        let mut homes = self.dirs.iter().filter(|dir| dir.path.join(METADATA_DIR).is_dir());
+        let home = homes.next().unwrap_or(&self.dirs[0]);
+        match homes.next() {
+            Some(second) => {
+                let what =
+                    format!("holds a metadata log, and so does {}; one is a copy, remove it", home.path.display());
+                Err(DirError::Foreign { dir: second.path.clone(), what })
+            }
+            None => Ok(&home.path),
+        }
+    }
+
+    /// Refuses directories that hold partitions when their metadata is new: the metadata was lost, and the data would be taken for
+    /// nobody's.
+    pub(super) fn expect_no_partitions(&self) -> Result<(), DirError> {
+        for dir in &self.dirs {
+            if let Some(partition) = partitions(&dir.path).map_err(unusable(&dir.path))?.first() {
+                let what = format!(
+                    "holds {partition}, but no directory holds a metadata log; restore {METADATA_DIR} from a copy"
+                );
+                return Err(DirError::Foreign { dir: dir.path.clone(), what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The topic a partition's directory says it belongs to.
+fn topic_of(partition: &Path) -> Option<TopicId> {
+    let text = fs::read_to_string(partition.join("partition.metadata")).ok()?;
+    text.lines().find_map(|line| TopicId::parse(line.strip_prefix("topic_id:")?.trim()))
+}
+
+/// Takes a partition's name away first, so that a crash leaves nothing that looks like one.
+fn remove_partition(path: &Path) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push("-delete");
+    fs::rename(path, &aside)?;
+    sync_dir(path.parent().expect("a partition lies in a data directory"))?;
+    fs::remove_dir_all(aside)
+}
+
 /// Looks whether a broker could use `path`, without changing anything that stays. Notes for people come back.
 pub fn probe(path: &Path) -> Result<Vec<String>, DirError> {
     let mut notes = Vec::new();
@@ -217,10 +282,12 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Opens a file with O_DIRECT in `dir` and writes a block. On tmpfs, which has neither a device nor direct I/O, the note says what that means.
+/// Writes a block with O_DIRECT in `dir`. The note says what tmpfs, which has no device, or a network file system means for data.
 fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
     let kind = rustix::fs::statfs(dir).map_err(|error| unusable(dir)(error.into()))?.f_type;
-    if i128::from(kind) == TMPFS_MAGIC {
+    // The field's sign and width differ between machines.
+    let kind = i128::from(kind);
+    if kind == TMPFS_MAGIC {
         return Ok(Some(format!(
             "{} lies in memory (tmpfs): its data is gone with the machine's power",
             dir.display()
@@ -233,7 +300,14 @@ fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
     let written = opened.and_then(|file| write_block(&file));
     let removed = fs::remove_file(&path);
     match written {
-        Ok(()) => removed.map(|()| None).map_err(unusable(dir)),
+        Ok(()) => {
+            removed.map_err(unusable(dir))?;
+            let network = NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind);
+            let note = |name| {
+                format!("{} is on {name}: what it calls flushed may not be on a disk; use a local one", dir.display())
+            };
+            Ok(network.map(|(_, name)| note(name)))
+        }
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
             Err(DirError::NoDirectIo { dir: dir.to_owned(), source: error })
         }
@@ -267,7 +341,7 @@ fn read_meta(dir: &Path, node_id: BrokerId) -> Result<Option<Meta>, DirError> {
     let text = match fs::read(dir.join(META_FILE)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(partition) = first_partition(dir).map_err(unusable(dir))? {
+            if let Some(partition) = partitions(dir).map_err(unusable(dir))?.first() {
                 return foreign(format!(
                     "holds {partition} but no {META_FILE}; restore that file, or give an empty directory"
                 ));
@@ -300,17 +374,19 @@ fn read_meta(dir: &Path, node_id: BrokerId) -> Result<Option<Meta>, DirError> {
     }
 }
 
-/// The name of a directory that looks like a partition.
-fn first_partition(dir: &Path) -> io::Result<Option<String>> {
+/// The names of directories that look like a partition, in order.
+fn partitions(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let number = name.rsplit_once('-').map(|(_, number)| number);
         if number.is_some_and(|number| number.parse::<u32>().is_ok()) && entry.file_type()?.is_dir() {
-            return Ok(Some(name));
+            names.push(name);
         }
     }
-    Ok(None)
+    names.sort();
+    Ok(names)
 }
 
 /// The cluster all directories name, which is the one that was asked for, if any was.
@@ -439,7 +515,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(refusal(&[file.clone()], None).contains("cannot be used"));
+        assert!(refusal(std::slice::from_ref(&file), None).contains("cannot be used"));
         assert!(matches!(probe(&file), Err(DirError::Unusable { .. })));
         assert!(matches!(probe(&file.join("below")), Err(DirError::Unusable { .. })));
     }

@@ -137,6 +137,16 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// The topic this record ends.
+    pub fn gone_topic(&self) -> Option<TopicId> {
+        match self {
+            Self::TopicGone { topic } => TopicId::parse(topic),
+            _ => None,
+        }
+    }
+}
+
 /// A partition within a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,8 +7,8 @@
 //!
 //! The file: one line a batch, `crc32c in 8 hex letters`, a space, JSON, a newline; the CRC is over the JSON. The first line is
 //! the snapshot the file begins with, so a file is whole by itself: `<image version in 20 digits>.log`. A new snapshot is a new
-//! file (written aside, flushed, renamed, directory flushed), after which the old one is removed. Source: the rules of
-//! `design.md` §1; "fsyncgate" (why a failed flush is final).
+//! file (written aside, flushed, renamed, directory flushed), after which the old one is removed. Source: the
+//! study of fsync failures by Rebello and others, 2020 (why a failed flush is final).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image::Record;
 
-/// The directory below the first of `log.dirs`.
+/// The directory of the log, below one of `log.dirs`.
 pub const METADATA_DIR: &str = "ringlog-metadata";
 
 /// The only version of a line so far.

@@ -5,19 +5,21 @@
 //! ([`plan`], pure), what records mean ([`image`], pure), nor the logs of partitions. Always: what was answered is on disk and known
 //! to every shard; when the metadata log fails, every later change is refused until restart. Source: Kafka's KRaft controller.
 
+mod command;
 pub mod data_dirs;
 pub mod image;
 pub mod log;
 mod plan;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::data_dirs::DataDirs;
+pub use self::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
+use self::data_dirs::{DataDirs, DirError};
 use self::image::{DirectoryId, Image, Record, ReplayError};
 use self::log::{FileLog, MetadataLog, OpenLogError, OpenedLog};
 use self::plan::Plan;
@@ -26,88 +28,6 @@ use crate::types::TopicId;
 
 /// Commands that may wait for the task; a sender past that waits itself.
 const COMMANDS_WAITING_MAX: usize = 1024;
-
-/// One topic to create.
-#[derive(Clone, Debug, Default)]
-pub struct NewTopic {
-    /// Its name.
-    pub name: String,
-    /// −1 is the default.
-    pub partitions: i32,
-    /// −1 is the default.
-    pub replication_factor: i16,
-    /// By hand: partition and its brokers. Counts must be −1 then.
-    pub assignment: Vec<(i32, Vec<i32>)>,
-    /// Overrides; null is an error.
-    pub configs: Vec<(String, Option<String>)>,
-}
-
-/// A topic by name or id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TopicRef {
-    /// By name.
-    Name(String),
-    /// By id.
-    Id(TopicId),
-}
-
-/// Why one item of a command was refused. Each variant is one of Kafka's codes, which only `server/errors` knows; the number here
-/// is for the reader.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError {
-    /// 17
-    #[error("{0}")]
-    InvalidTopic(String),
-    /// 36
-    #[error("Topic '{0}' already exists.")]
-    TopicExists(String),
-    /// 37
-    #[error("{0}")]
-    InvalidPartitions(String),
-    /// 38
-    #[error("{0}")]
-    InvalidReplicationFactor(String),
-    /// 39
-    #[error("{0}")]
-    InvalidReplicaAssignment(String),
-    /// 40
-    #[error("{0}")]
-    InvalidConfig(String),
-    /// 42
-    #[error("{0}")]
-    InvalidRequest(String),
-    /// 44
-    #[error("{0}")]
-    PolicyViolation(String),
-    /// 3
-    #[error("{0}")]
-    UnknownTopic(String),
-    /// 100
-    #[error("{0}")]
-    UnknownTopicId(String),
-    /// 73
-    #[error("Topic deletion is disabled.")]
-    DeletionDisabled,
-    /// 56: the metadata log failed.
-    #[error("{0}")]
-    Storage(String),
-    /// The broker is shutting down.
-    #[error("the controller is shutting down")]
-    Gone,
-}
-
-/// A created (or only validated) topic, as answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CreatedTopic {
-    /// Its id; zero when it was only validated.
-    pub id: TopicId,
-    /// How many.
-    pub partitions: i32,
-    /// How many.
-    pub replication_factor: i16,
-    /// Its overrides.
-    pub configs: BTreeMap<String, String>,
-}
 
 /// Publishes an image to all shards; the server's boot implements it over the hops between cores.
 pub trait Publisher: Send + 'static {
@@ -239,6 +159,9 @@ pub enum OpenError {
     /// The start could not be committed.
     #[error(transparent)]
     Commit(#[from] log::LogError),
+    /// The data directories do not fit the metadata.
+    #[error(transparent)]
+    Dirs(#[from] DirError),
 }
 
 /// Where the broker tells its clients to connect.
@@ -256,9 +179,11 @@ pub struct Opened {
     task: Task,
     /// Bytes of an unanswered change that a crash left torn.
     pub torn_bytes: u64,
+    /// Partitions of deleted topics that a crash left behind, now removed.
+    pub removed_partitions: u32,
 }
 
-/// Opens the metadata log in the first data directory, replays it, and commits the start: every leader epoch rises by one, and
+/// Opens the metadata log in the data directories, replays it, and commits the start: every leader epoch rises by one, and
 /// this broker is where `advertised` says. `random` gives topic ids.
 pub fn open(
     settings: Arc<BrokerSettings>,
@@ -266,13 +191,20 @@ pub fn open(
     advertised: Advertised,
     random: impl FnMut() -> u128 + Send + 'static,
 ) -> Result<Opened, OpenError> {
-    let OpenedLog { log, batches, torn_bytes } = FileLog::open(&dirs.dirs[0].path)?;
+    let OpenedLog { log, batches, torn_bytes } = FileLog::open(dirs.metadata_home()?)?;
     let directories: Vec<DirectoryId> = dirs.dirs.iter().map(|dir| dir.id.clone()).collect();
     let mut image = Image::empty(dirs.cluster_id.clone(), directories);
+    let mut gone: BTreeSet<TopicId> = BTreeSet::new();
     for batch in &batches {
         image = image.replay(&batch.records)?;
         image.version = batch.version;
+        gone.extend(batch.records.iter().filter_map(Record::gone_topic));
     }
+    if image.version == 0 {
+        dirs.expect_no_partitions()?;
+    }
+    // A snapshot forgets these, but is written only after the shards have let go of every topic that was gone before it.
+    let removed_partitions = dirs.remove_partitions_of(&gone)?;
     let (commands, inbox) = mpsc::channel(COMMANDS_WAITING_MAX);
     let broker = Record::Broker {
         id: settings.node_id.value(),
@@ -282,7 +214,7 @@ pub fn open(
     };
     let mut task = Task { settings, log: Box::new(log), image: Arc::new(image), inbox, random: Box::new(random) };
     task.commit(&[Record::Started, broker])?;
-    Ok(Opened { controller: Controller { commands }, task, torn_bytes })
+    Ok(Opened { controller: Controller { commands }, task, torn_bytes, removed_partitions })
 }
 
 impl Opened {

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use super::image::{DirectoryId, Image, PartitionRecord, Record, TopicImage};
-use super::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use crate::config::{BrokerSettings, check_topic_configs};
 use crate::types::TopicId;
 
@@ -30,7 +30,7 @@ pub(super) struct Plan<T> {
     pub(super) answers: Vec<Result<T, CommandError>>,
 }
 
-/// Topics to make. Each item sees those before it.
+/// Topics to make. As in Kafka, two of one request may collide with each other, but not with those that are there.
 pub(super) fn plan_create_topics(
     image: &Image,
     settings: &BrokerSettings,
@@ -41,7 +41,6 @@ pub(super) fn plan_create_topics(
     let asked: i64 = topics.iter().map(|topic| asked_partitions(topic, settings)).sum();
     let mut places = Places::of(image);
     let mut plan = Plan { records: Vec::new(), answers: Vec::new() };
-    let mut made: BTreeSet<&str> = BTreeSet::new();
     for topic in topics {
         let answer = if repeated.contains(topic.name.as_str()) {
             Err(CommandError::InvalidRequest("Duplicate topic name.".to_owned()))
@@ -50,10 +49,9 @@ pub(super) fn plan_create_topics(
         } else if asked > PARTITIONS_PER_REQUEST_MAX {
             Err(CommandError::PolicyViolation("Excessively large number of partitions per request.".to_owned()))
         } else {
-            plan_create_topic(image, settings, topic, &made, &mut places, &mut new_id)
+            plan_create_topic(image, settings, topic, &mut places, &mut new_id)
         };
         let answer = answer.map(|(created, record)| {
-            made.insert(&topic.name);
             plan.records.push(record);
             created
         });
@@ -66,7 +64,6 @@ fn plan_create_topic(
     image: &Image,
     settings: &BrokerSettings,
     topic: &NewTopic,
-    made: &BTreeSet<&str>,
     places: &mut Places,
     new_id: &mut impl FnMut() -> TopicId,
 ) -> Result<(CreatedTopic, Record), CommandError> {
@@ -74,8 +71,7 @@ fn plan_create_topic(
     if image.topics.contains_key(topic.name.as_str()) {
         return Err(CommandError::TopicExists(topic.name.clone()));
     }
-    let taken = image.topics.keys().map(|name| &**name).chain(made.iter().copied());
-    if let Some(other) = colliding(&topic.name, taken) {
+    if let Some(other) = colliding(&topic.name, image.topics.keys().map(|name| &**name)) {
         let message = format!("Topic '{}' collides with existing topic: {other}", topic.name);
         return Err(CommandError::InvalidTopic(message));
     }

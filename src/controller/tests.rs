@@ -42,8 +42,17 @@ impl Node {
 
 /// Runs one life of a node over `root` and ends it cleanly.
 fn live<T>(root: &tempfile::TempDir, overrides: &[(&str, &str)], life: impl AsyncFnOnce(&Node) -> T) -> T {
+    live_in(root, ["a", "b"], overrides, life)
+}
+
+fn live_in<T>(
+    root: &tempfile::TempDir,
+    log_dirs: [&str; 2],
+    overrides: &[(&str, &str)],
+    life: impl AsyncFnOnce(&Node) -> T,
+) -> T {
     let settings = settings(overrides);
-    let paths: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.path().join(name)).collect();
+    let paths: Vec<PathBuf> = log_dirs.iter().map(|name| root.path().join(name)).collect();
     let mut random = fastrand::Rng::with_seed(11);
     let dirs = DataDirs::open(&paths, settings.node_id, None, move || random.u128(..)).unwrap();
     let advertised = Advertised { host: "h".to_owned(), port: 9092 };
@@ -107,6 +116,18 @@ fn partitions_go_to_the_directory_with_the_fewest() {
             image.topics[name].partitions.iter().map(|partition| partition.log_dir).collect()
         };
         assert_eq!((places("t"), places("u")), (vec![0, 1, 0], vec![1, 0]));
+    });
+}
+
+#[test]
+fn log_dirs_may_be_reordered() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |node| {
+        node.controller.create_topics(vec![topic("t", 2)], false).await.remove(0).unwrap();
+    });
+    live_in(&root, ["b", "a"], &[], async |node| {
+        let places: Vec<usize> = node.first.topics["t"].partitions.iter().map(|partition| partition.log_dir).collect();
+        assert_eq!(places, [1, 0]);
     });
 }
 
@@ -194,6 +215,43 @@ fn after_a_stop_every_command_answers_that_the_controller_is_gone() {
         (created, controller.allocate_producer_ids().await)
     });
     assert_eq!(answers, (vec![Err(CommandError::Gone), Err(CommandError::Gone)], Err(CommandError::Gone)));
+}
+
+fn make_partition(path: &std::path::Path, topic: TopicId) {
+    std::fs::create_dir(path).unwrap();
+    std::fs::write(path.join("partition.metadata"), format!("version: 0\ntopic_id: {topic}\n")).unwrap();
+}
+
+#[test]
+fn what_a_crash_left_of_a_deleted_topic_goes_at_the_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let [left, kept] = ["a/left-0", "a/kept-0"].map(|name| root.path().join(name));
+    live(&root, &[], async |node| {
+        let created = node.controller.create_topics(vec![topic("left", 1), topic("kept", 1)], false).await;
+        let id = |index: usize| created[index].as_ref().unwrap().id;
+        make_partition(&left, id(0));
+        make_partition(&kept, id(1));
+        node.controller.delete_topics(vec![TopicRef::Name("left".to_owned())]).await.remove(0).unwrap();
+    });
+    assert!(left.exists(), "no shard removed it: as after a crash");
+    live(&root, &[], async |_| {});
+    assert!(!left.exists() && kept.exists());
+}
+
+#[test]
+fn lost_metadata_is_refused_while_there_are_partitions() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |_| {});
+    std::fs::remove_dir_all(root.path().join("a").join(log::METADATA_DIR)).unwrap();
+    make_partition(&root.path().join("b/t-0"), TopicId::from_bytes([1; 16]));
+    let settings = settings(&[]);
+    let paths: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.path().join(name)).collect();
+    for _ in 0..2 {
+        let dirs = DataDirs::open(&paths, settings.node_id, None, random_bits).unwrap();
+        let opened = open(settings.clone(), &dirs, Advertised { host: "h".to_owned(), port: 1 }, random_bits);
+        let error = opened.err().expect("it is refused").to_string();
+        assert!(error.contains("holds t-0, but no directory holds a metadata log"), "{error}");
+    }
 }
 
 /// A log that fails from its second batch on: the first is the start.

@@ -7,6 +7,9 @@
 //! walks. An absent group is Kafka's "Dead". Source: KIP-62, KIP-134 (initial delay), KIP-345, KIP-394, KIP-559, KIP-814;
 //! behaviour compared with Kafka 4.4.
 
+mod durable;
+mod rebalance;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +17,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::command::*;
-use super::records::{GroupValue, MemberValue};
+use super::records::GroupValue;
 use super::roster::{Dismissed, Member, Roster};
 use crate::types::{TimestampMs, TopicName};
 
 /// How long a first join may be parked: its member has no id yet, so nothing else can end it. Kafka's figure.
 const NEW_MEMBER_JOIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// How soon a rebalance that no static member came to is looked at again, whatever their timeouts say.
-const REBALANCE_RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest part of a client id that goes into a member id, so that the id always fits a record's string.
 const MEMBER_ID_PREFIX_MAX: usize = 1024;
 /// From this version of JoinGroup a member without an id is given one to join with (KIP-394).
@@ -514,302 +515,6 @@ impl Group {
     }
 }
 
-// Time and the log.
-impl Group {
-    /// Acts on every deadline that has passed. One that asks for a write leaves the rest for the next tick.
-    pub fn on_tick(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
-        while !self.is_writing() && self.wake_at.is_some_and(|at| at <= now) {
-            if self.join_timer.is_some_and(|timer| timer.at() <= now) {
-                self.expire_join_phase(turn);
-            } else if self.sync_ends.is_some_and(|at| at <= now) {
-                self.expire_sync_phase(turn);
-            } else {
-                self.expire_sessions(turn);
-            }
-            self.wake_at = self.earliest_deadline();
-        }
-    }
-
-    fn expire_join_phase(&mut self, turn: &mut Turn<'_>) {
-        match self.join_timer {
-            Some(JoinTimer::Initial { delay, remaining, .. }) if self.joined_during_delay && !remaining.is_zero() => {
-                self.joined_during_delay = false;
-                let next = turn.settings.initial_rebalance_delay.min(remaining);
-                let remaining = remaining.saturating_sub(delay);
-                self.set_join_timer(JoinTimer::Initial { at: turn.now.monotonic + next, delay: next, remaining });
-            }
-            _ => self.complete_join(turn),
-        }
-    }
-
-    fn expire_sync_phase(&mut self, turn: &mut Turn<'_>) {
-        for member_id in std::mem::take(&mut self.pending_syncs) {
-            self.remove(&member_id, turn);
-        }
-        self.prepare_rebalance(turn);
-    }
-
-    fn expire_sessions(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
-        let pending_before = self.pending_joins.len();
-        self.pending_joins.retain(|_, ends| *ends > now);
-        let mut silent = Vec::new();
-        for member in self.roster.iter_mut().filter(|member| member.session_ends.is_some_and(|ends| ends <= now)) {
-            member.session_ends = None;
-            if !member.is_excused() {
-                silent.push(member.id.clone());
-            }
-        }
-        for member_id in &silent {
-            self.remove(member_id, turn);
-        }
-        match self.state {
-            // As in Kafka, this ends even the initial delay: one who was waited for does not come.
-            State::PreparingRebalance if silent.is_empty() && self.pending_joins.len() == pending_before => {}
-            State::PreparingRebalance if self.has_all_joined() => self.complete_join(turn),
-            State::CompletingRebalance | State::Stable if !silent.is_empty() => self.prepare_rebalance(turn),
-            State::Empty | State::PreparingRebalance | State::CompletingRebalance | State::Stable => {}
-        }
-    }
-
-    /// The record asked for is durable, or was not written.
-    pub fn on_written(&mut self, result: Result<(), GroupError>, turn: &mut Turn<'_>) {
-        let writing = self.writing.take().expect("a write was asked for");
-        // A generation without members is harmless to lose: after a restart those of the one before expire once more.
-        self.log_is_behind = result.is_err() && matches!(writing, Writing::Emptied(_));
-        match (writing, result) {
-            (Writing::Assignment(assignments), Ok(())) => {
-                for member in self.roster.iter_mut() {
-                    member.assignment = assignments.get(&member.id).cloned().unwrap_or_default();
-                }
-                self.answer_syncs(Ok(()), turn);
-                self.enter(State::Stable, turn.now);
-            }
-            (Writing::Assignment(_), Err(error)) => {
-                self.answer_syncs(Err(error), turn);
-                self.prepare_rebalance(turn);
-            }
-            (Writing::Return(coming), Ok(())) => {
-                let StaticReturn { old_id, member, ticket, version } = *coming;
-                let leader_before = self.roster.leader().cloned().unwrap_or_default();
-                let new_id = self.replace(&old_id, member, turn);
-                let joined = self.joined(&new_id);
-                if version >= JOIN_KNOWS_SKIP_ASSIGNMENT {
-                    let skip_assignment = joined.leader == new_id;
-                    turn.join(ticket, Joined { skip_assignment, ..joined });
-                } else {
-                    // Told the leader's old id, a returning leader acts as a follower and leaves the assignment alone.
-                    turn.join(ticket, Joined { leader: leader_before, members: Vec::new(), ..joined });
-                }
-            }
-            (Writing::Return(coming), Err(error)) => turn.refuse_join(coming.ticket, error, MemberId::default()),
-            (Writing::Emptied(Some((ticket, left))), result) => {
-                turn.replies.push((ticket, GroupAnswer::Leave(result.map(|()| left))));
-            }
-            (Writing::Emptied(None), _) => {}
-        }
-    }
-
-    /// Everyone who waits is told that this coordinator is no longer theirs.
-    pub fn on_unload(&mut self, turn: &mut Turn<'_>) {
-        let error = GroupError::NotCoordinator;
-        match self.writing.take() {
-            Some(Writing::Return(coming)) => turn.refuse_join(coming.ticket, error, MemberId::default()),
-            Some(Writing::Emptied(Some((ticket, _)))) => turn.replies.push((ticket, GroupAnswer::Leave(Err(error)))),
-            Some(Writing::Assignment(_) | Writing::Emptied(None)) | None => {}
-        }
-        for member_id in self.roster.ids() {
-            turn.dismiss(self.roster.remove(&member_id), error);
-        }
-    }
-
-    /// The group as a record of the log has it.
-    pub fn from_value(value: GroupValue) -> Self {
-        let mut group = Self::new(0);
-        group.state_since = value.state_since;
-        group.generation = value.generation;
-        group.protocol_type = Some(value.protocol_type).filter(|name| !name.is_empty());
-        if !value.members.is_empty() {
-            group.state = State::Stable;
-            group.protocol = Some(value.protocol.unwrap_or_default());
-        }
-        let protocol = group.protocol.clone().unwrap_or_default();
-        for member in value.members {
-            if group.roster.get(&member.member_id).is_none() {
-                let protocol = Protocol { name: protocol.clone(), metadata: member.subscription };
-                group.roster.insert(Member {
-                    instance_id: member.instance_id,
-                    client_id: member.client_id,
-                    client_host: member.client_host,
-                    rebalance_timeout: duration(member.rebalance_timeout_ms),
-                    assignment: member.assignment,
-                    ..Member::new(member.member_id, vec![protocol], duration(member.session_timeout_ms))
-                });
-            }
-        }
-        if let Some(leader) = value.leader {
-            group.roster.set_leader(&leader);
-        }
-        group.subscribed = group.read_subscriptions();
-        group
-    }
-
-    /// The log was read to its end: sessions begin, and a group larger than a lowered limit rebalances.
-    pub fn on_loaded(&mut self, turn: &mut Turn<'_>) {
-        for member_id in self.roster.ids() {
-            self.extend_session(turn.now, &member_id);
-        }
-        if self.roster.len() > turn.settings.max_size {
-            self.prepare_rebalance(turn);
-        }
-    }
-
-    /// The group as the log has it, if it is in a state that the log knows and nothing is on its way there.
-    pub fn persisted(&self) -> Option<GroupValue> {
-        let at_rest = matches!(self.state, State::Empty | State::Stable) && !self.is_writing();
-        (at_rest && !self.log_is_behind).then(|| self.value(None, None))
-    }
-
-    /// The group as it is to be written: with `instead` in the place of the member of that id, and with `assignments` if
-    /// they are new.
-    fn value(
-        &self,
-        instead: Option<(&MemberId, &Member)>,
-        assignments: Option<&BTreeMap<MemberId, Bytes>>,
-    ) -> GroupValue {
-        let protocol = self.protocol.clone().unwrap_or_default();
-        let share = |member: &Member| match assignments {
-            Some(all) => all.get(&member.id).cloned().unwrap_or_default(),
-            None => member.assignment.clone(),
-        };
-        let entry = |member: &Member| MemberValue {
-            member_id: member.id.clone(),
-            instance_id: member.instance_id.clone(),
-            client_id: member.client_id.clone(),
-            client_host: member.client_host.clone(),
-            rebalance_timeout_ms: milliseconds(member.rebalance_timeout),
-            session_timeout_ms: milliseconds(member.session_timeout),
-            subscription: member.metadata(&protocol),
-            assignment: share(member),
-        };
-        let leader = match (self.roster.leader(), instead) {
-            (Some(leader), Some((old_id, member))) if leader == old_id => Some(&member.id),
-            (leader, _) => leader,
-        };
-        GroupValue {
-            protocol_type: self.protocol_type.clone().unwrap_or_default(),
-            generation: self.generation,
-            protocol: self.protocol.clone(),
-            leader: leader.cloned(),
-            state_since: self.state_since,
-            members: self.roster.iter_with(instead).map(entry).collect(),
-        }
-    }
-}
-
-// Rebalancing.
-impl Group {
-    fn maybe_prepare_rebalance(&mut self, turn: &mut Turn<'_>) {
-        if self.state == State::PreparingRebalance {
-            self.maybe_complete_join(turn);
-        } else {
-            self.prepare_rebalance(turn);
-        }
-    }
-
-    fn prepare_rebalance(&mut self, turn: &mut Turn<'_>) {
-        if self.state == State::CompletingRebalance {
-            self.answer_syncs(Err(GroupError::RebalanceInProgress), turn);
-        }
-        self.pending_syncs.clear();
-        self.sync_ends = None;
-        let (now, timeout) = (turn.now.monotonic, self.roster.rebalance_timeout());
-        if self.state == State::Empty {
-            let delay = turn.settings.initial_rebalance_delay;
-            self.joined_during_delay = false;
-            let remaining = timeout.saturating_sub(delay);
-            self.set_join_timer(JoinTimer::Initial { at: now + delay, delay, remaining });
-        } else {
-            self.set_join_timer(JoinTimer::Rebalance { at: now + timeout });
-        }
-        self.enter(State::PreparingRebalance, turn.now);
-        self.maybe_complete_join(turn);
-    }
-
-    /// Ends the join phase once everyone is here; the initial one lasts its delay.
-    fn maybe_complete_join(&mut self, turn: &mut Turn<'_>) {
-        if matches!(self.join_timer, Some(JoinTimer::Rebalance { .. })) && self.has_all_joined() {
-            self.complete_join(turn);
-        }
-    }
-
-    fn complete_join(&mut self, turn: &mut Turn<'_>) {
-        self.join_timer = None;
-        let late = |member: &&Member| !member.awaits_join() && member.instance_id.is_none();
-        let left_behind: Vec<MemberId> = self.roster.iter().filter(late).map(|member| member.id.clone()).collect();
-        for member_id in &left_behind {
-            self.remove(member_id, turn);
-        }
-        if self.roster.is_empty() {
-            self.generation = next_generation(self.generation);
-            self.protocol = None;
-            self.subscribed = self.read_subscriptions();
-            self.enter(State::Empty, turn.now);
-            turn.write = Some(self.value(None, None));
-            self.writing = Some(Writing::Emptied(None));
-        } else if self.roster.awaiting_join() == 0 {
-            // Only static members are left and none came: they keep their places until their sessions end.
-            let wait = self.roster.rebalance_timeout().max(REBALANCE_RETRY_MIN);
-            self.set_join_timer(JoinTimer::Rebalance { at: turn.now.monotonic + wait });
-        } else {
-            self.begin_generation(turn);
-        }
-    }
-
-    fn begin_generation(&mut self, turn: &mut Turn<'_>) {
-        self.generation = next_generation(self.generation);
-        self.roster.elect_joined_leader();
-        self.protocol = self.roster.vote(None);
-        self.subscribed = self.read_subscriptions();
-        self.enter(State::CompletingRebalance, turn.now);
-        for member_id in self.roster.ids() {
-            if let Some(ticket) = self.roster.take_join(&member_id) {
-                turn.join(ticket, self.joined(&member_id));
-            }
-            self.roster.get_mut(&member_id).expect("on the roster").is_new = false;
-            self.extend_session(turn.now, &member_id);
-            self.pending_syncs.insert(member_id);
-        }
-        let ends = turn.now.monotonic + self.roster.rebalance_timeout();
-        self.sync_ends = Some(ends);
-        self.wake_by(ends);
-    }
-
-    /// Answers everyone who syncs, with their share or with an error that takes all shares back. Their sessions begin anew:
-    /// one that ended while they waited was passed over.
-    fn answer_syncs(&mut self, result: Result<(), GroupError>, turn: &mut Turn<'_>) {
-        for member_id in self.roster.ids() {
-            let member = self.roster.get_mut(&member_id).expect("on the roster");
-            if result.is_err() {
-                member.assignment = Bytes::new();
-            }
-            if let Some(ticket) = member.awaiting_sync.take() {
-                let share = member.assignment.clone();
-                turn.sync(ticket, result.map(|()| self.synced(share)));
-                self.extend_session(turn.now, &member_id);
-            }
-        }
-    }
-
-    fn read_subscriptions(&self) -> Option<BTreeSet<TopicName>> {
-        if !self.is_consumer() {
-            return None;
-        }
-        self.roster.subscriptions(self.protocol.as_deref().unwrap_or_default())
-    }
-}
-
 // Members and deadlines.
 impl Group {
     fn add(&mut self, request: JoinRequest, member_id: MemberId, ticket: Ticket, turn: &mut Turn<'_>) {
@@ -928,14 +633,6 @@ fn new_member_id(prefix: &str, random: u128) -> MemberId {
     format!("{}-{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}", &prefix[..end]).into()
 }
 
-fn next_generation(generation: i32) -> i32 {
-    generation.checked_add(1).unwrap_or(1)
-}
-
 fn duration(milliseconds: i32) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
-}
-
-fn milliseconds(duration: Duration) -> i32 {
-    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }

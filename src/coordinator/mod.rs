@@ -32,10 +32,14 @@ use self::partition::{Effects, Partition, WriteId};
 use self::records::{Record, RecordError, TooLong};
 use crate::protocol::batch::{self, BatchError, Builder, BuilderOptions, Codec, Records};
 use crate::rt;
-use crate::types::{TimestampMs, TopicName};
+use crate::types::{Offset, TimestampMs, TopicName};
 
 /// How large a batch of the offsets topic may unpack to while loading.
 const LOADED_BATCH_BYTES_MAX: usize = 128 << 20;
+
+/// From how many records on the log is written anew when most of them are of no use: some ten megabytes, which load in a
+/// fraction of a second.
+const REWRITE_RECORDS_MIN: u64 = 100_000;
 
 /// Which of `partition_count` partitions of `__consumer_offsets` keeps this group: Kafka's choice, which its clients and
 /// tools compute too (Java's `String.hashCode`, made positive).
@@ -50,6 +54,17 @@ pub trait Journal {
     /// Appends one batch, with base offset 0 and leader epoch −1 still to be stamped. The order of calls is the order of
     /// the log. The future resolves when the batch has reached the topic's ack class.
     fn append(&self, batch: BytesMut) -> Result<Durable, JournalError>;
+
+    /// Where the next batch will begin. `None`: this log cannot be trimmed, and only grows.
+    fn log_end(&self) -> Option<Offset> {
+        None
+    }
+
+    /// Everything before `offset` has been written again behind it and is durable in the topic's ack class. It may go, but
+    /// not before what is behind it is flushed: the file that is unlinked does not come back after a power loss.
+    fn discard_before(&self, offset: Offset) {
+        let _ = offset;
+    }
 }
 
 /// Resolves when an appended batch is durable, or never will be.
@@ -144,6 +159,8 @@ struct Inner {
     /// In the order of the log; whoever is at the front is awaited by the one writer task.
     writes: RefCell<VecDeque<(WriteId, Result<Durable, JournalError>)>>,
     writer_runs: Cell<bool>,
+    /// Before it nothing will be needed once the log has been written anew.
+    mark: Cell<Option<Offset>>,
     /// What the one timer task sleeps to; `None`: it does not run.
     timer_at: Cell<Option<Duration>>,
     timer_moved: rt::Event,
@@ -153,8 +170,11 @@ impl Coordinator {
     /// A coordinator that is to be loaded: feed the whole partition to [`Coordinator::load_batch`], then call
     /// [`Coordinator::finish_loading`]. Until then commands are answered 14, heartbeats 0.
     pub fn new(settings: GroupSettings, journal: Box<dyn Journal>) -> Self {
-        let phase =
-            Phase::Loading { partition: Partition::new(settings), report: LoadReport::default(), deleted: Vec::new() };
+        let partition = match journal.log_end() {
+            Some(_) => Partition::new(settings).rewriting_after(REWRITE_RECORDS_MIN),
+            None => Partition::new(settings),
+        };
+        let phase = Phase::Loading { partition, report: LoadReport::default(), deleted: Vec::new() };
         Self {
             inner: Rc::new(Inner {
                 journal,
@@ -164,6 +184,7 @@ impl Coordinator {
                 waiting: RefCell::default(),
                 writes: RefCell::default(),
                 writer_runs: Cell::new(false),
+                mark: Cell::new(None),
                 timer_at: Cell::new(None),
                 timer_moved: rt::Event::default(),
             }),
@@ -255,10 +276,18 @@ impl Inner {
             }
             Phase::Loading { .. } | Phase::Ended => return,
         }
+        if fx.mark {
+            self.mark.set(self.journal.log_end());
+        }
         for (id, records) in fx.writes {
             let appended = encode(&records, now.wall).map_err(JournalError::from);
             let appended = appended.and_then(|batch| self.journal.append(batch));
             self.writes.borrow_mut().push_back((id, appended));
+        }
+        if fx.discard
+            && let Some(mark) = self.mark.take()
+        {
+            self.journal.discard_before(mark);
         }
         self.answer(fx.replies);
         self.run_writer();

@@ -3,9 +3,11 @@
 //! Pure. Owns the order of things: which command waits, what becomes visible when. Always: offsets and assignments are
 //! seen by others only when their records are durable, and a failed write changes nothing; records of one partition
 //! complete in the order they were written; a group with a record of its own (or a deletion) on its way stands still, and
-//! its commands wait in line; a deletion waits for the commits before it, so that its tombstones come after them. The state
-//! after replaying the log equals the state before ([`Partition::snapshot`]). Source: Kafka's GroupCoordinatorShard; P6 and
-//! G1–G4 of the invariants that `tests/sim.rs` holds.
+//! its commands wait in line; a deletion waits for the commits before it, so that its tombstones come after them. What is
+//! written and how it is read back is in `log`. Source: Kafka's GroupCoordinatorShard; P6 and G1–G4 of the invariants that
+//! `tests/sim.rs` holds.
+
+mod log;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,9 +15,12 @@ use std::time::Duration;
 
 use super::command::*;
 use super::group::{Group, State, Turn};
-use super::offsets::{CommitPlan, Offsets, Place, plan_commit};
+use super::offsets::{Offsets, Place, plan_commit};
 use super::records::{GroupValue, Record};
-use crate::types::{PartitionIndex, TopicName};
+use crate::types::TopicName;
+
+pub use self::log::GroupSnapshot;
+use self::log::{Pending, PendingKind, Round};
 
 /// How many commands may wait in line for one group's write. Above it they are told to come again: the write takes
 /// milliseconds, so only a peer that floods one group gets there.
@@ -30,8 +35,12 @@ pub struct WriteId(pub u64);
 pub struct Effects {
     /// Answers to send now.
     pub replies: Vec<(Ticket, GroupAnswer)>,
+    /// Remember the end of the log, before these writes: what is there now will soon be written again.
+    pub mark: bool,
     /// Batches to append, in this order; each must be followed by [`Partition::on_written`].
     pub writes: Vec<(WriteId, Vec<Record>)>,
+    /// Everything before the mark has been written again behind it, durably.
+    pub discard: bool,
 }
 
 /// The groups of one partition.
@@ -46,6 +55,14 @@ pub struct Partition {
     last_write: u64,
     /// In the order of the log.
     writes: VecDeque<(WriteId, Pending)>,
+    /// How many records the log holds.
+    log_records: u64,
+    /// At how many it is asked whether most of them are of no use any more.
+    rewrite_check_at: u64,
+    /// A log of fewer records is never written anew.
+    rewrite_min: u64,
+    /// Everything is being written anew.
+    round: Option<Round>,
 }
 
 /// One group with its offsets.
@@ -55,10 +72,13 @@ struct Entry {
     offsets: Offsets,
     /// A record of it is in the log: it is remembered until a tombstone follows.
     logged: bool,
+    /// Its last record as a group.
+    value: Option<GroupValue>,
     /// Its place in [`Partition::due`].
     due: Option<Duration>,
     commits_pending: usize,
-    deletion_pending: bool,
+    /// A deletion, or all its records anew, are on the way.
+    busy: bool,
     parked: VecDeque<Work>,
 }
 
@@ -70,26 +90,8 @@ enum Work {
     Sweep,
     /// Forget the offsets of topics that are gone.
     Drop(Arc<[TopicName]>),
-}
-
-/// What happens when a write completes.
-#[derive(Debug)]
-struct Pending {
-    group_id: GroupId,
-    kind: PendingKind,
-}
-
-#[derive(Debug)]
-enum PendingKind {
-    /// The group knows.
-    Group,
-    Commit(Ticket, CommitPlan),
-    /// Of offsets and perhaps of the group; with whom to answer.
-    Deletion {
-        places: Vec<Place>,
-        whole_group: bool,
-        answer: Option<(Ticket, GroupAnswer)>,
-    },
+    /// Write everything the log must keep of it once more.
+    Rewrite,
 }
 
 impl Entry {
@@ -98,30 +100,20 @@ impl Entry {
             group,
             offsets: Offsets::default(),
             logged: false,
+            value: None,
             due: None,
             commits_pending: 0,
-            deletion_pending: false,
+            busy: false,
             parked: VecDeque::new(),
         }
     }
 
     fn stands_still(&self) -> bool {
-        self.group.is_writing() || self.deletion_pending
+        self.group.is_writing() || self.busy
     }
 
     fn must_wait(&self, work: &Work) -> bool {
         self.stands_still() || self.commits_pending > 0 && work.waits_for_commits()
-    }
-
-    fn snapshot(&self) -> GroupSnapshot {
-        // Since when a group is stable is not in its record, which is written before. Nor is the age of one that nobody
-        // joined, whose offsets age by themselves.
-        let kept = |value: &GroupValue| value.members.is_empty() && !self.group.is_simple();
-        let value = self.group.persisted();
-        GroupSnapshot {
-            value: value.map(|value| GroupValue { state_since: value.state_since.filter(|_| kept(&value)), ..value }),
-            offsets: self.offsets.iter().map(|(topic, at, committed)| (topic.clone(), at, committed.clone())).collect(),
-        }
     }
 
     /// Whether anybody could know of it. One that does not exist was asked for and came to nothing.
@@ -130,19 +122,10 @@ impl Entry {
     }
 }
 
-/// A group as its records have it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GroupSnapshot {
-    /// `None` while a rebalance is under way: the log still has the generation before it.
-    pub value: Option<GroupValue>,
-    /// Its durable offsets, in order.
-    pub offsets: Vec<(TopicName, PartitionIndex, Committed)>,
-}
-
 impl Work {
     fn waits_for_commits(&self) -> bool {
         match self {
-            Self::Sweep | Self::Drop(_) => true,
+            Self::Sweep | Self::Drop(_) | Self::Rewrite => true,
             Self::Command(_, command, _) => match command {
                 GroupCommand::DeleteGroup(_) | GroupCommand::OffsetDelete(_) => true,
                 GroupCommand::OffsetFetch(request) => request.stability == Stability::AfterPendingCommits,
@@ -162,7 +145,17 @@ impl Partition {
             sweep_at: None,
             last_write: 0,
             writes: VecDeque::new(),
+            log_records: 0,
+            rewrite_check_at: u64::MAX,
+            rewrite_min: u64::MAX,
+            round: None,
         }
+    }
+
+    /// Without this the log only grows: with it, once it holds `records` and mostly old ones, what still holds is written
+    /// again at its end and the shell told to discard the rest.
+    pub fn rewriting_after(self, records: u64) -> Self {
+        Self { rewrite_min: records, rewrite_check_at: records, ..self }
     }
 
     /// Takes one command. `random` becomes part of a member id if it asks for one.
@@ -200,6 +193,7 @@ impl Partition {
             && at <= now.monotonic
         {
             self.due.remove(&(at, group_id.clone()));
+            self.groups.get_mut(&group_id).expect("what is due is here").due = None;
             self.settle(now, &group_id, fx);
         }
         if self.sweep_at.is_some_and(|at| at <= now.monotonic) {
@@ -216,50 +210,6 @@ impl Partition {
         self.due.first().map(|(at, _)| *at).into_iter().chain(self.sweep_at).min()
     }
 
-    /// The oldest write is durable, or failed: then `result` is what its waiters are told. Panics on any other write: the
-    /// log completes in order, and so must the shell.
-    pub fn on_written(&mut self, now: Now, id: WriteId, result: Result<(), GroupError>, fx: &mut Effects) {
-        let (expected, Pending { group_id, kind }) = self.writes.pop_front().expect("a write is pending");
-        assert_eq!(id, expected, "writes complete in order");
-        let entry = self.groups.get_mut(&group_id).expect("a group with a write stays");
-        entry.logged |= result.is_ok();
-        match kind {
-            PendingKind::Group => {
-                let mut turn = Turn::new(now, &self.settings);
-                entry.group.on_written(result, &mut turn);
-                let (replies, write) = (turn.replies, turn.write);
-                self.take_turn(&group_id, replies, write, fx);
-            }
-            PendingKind::Commit(ticket, plan) => {
-                entry.commits_pending -= 1;
-                if result.is_ok() {
-                    plan.offsets.into_iter().for_each(|(place, committed)| entry.offsets.set(place, committed));
-                }
-                fx.replies.push((ticket, GroupAnswer::OffsetCommit(result.map(|()| plan.results))));
-            }
-            PendingKind::Deletion { places, whole_group, answer } => {
-                entry.deletion_pending = false;
-                if let Some((ticket, done)) = answer {
-                    let answer = match result {
-                        Ok(()) => done,
-                        Err(error) => undone(&done, error),
-                    };
-                    fx.replies.push((ticket, answer));
-                }
-                if result.is_ok() {
-                    places.iter().for_each(|place| entry.offsets.remove(place));
-                    if whole_group {
-                        let waiting = std::mem::take(&mut entry.parked);
-                        self.forget(&group_id);
-                        waiting.into_iter().for_each(|work| self.submit(now, &group_id, work, fx));
-                        return;
-                    }
-                }
-            }
-        }
-        self.settle(now, &group_id, fx);
-    }
-
     /// Everyone who waits for anything is told that this coordinator is no longer theirs; nothing is left.
     pub fn on_unload(&mut self, now: Now) -> Vec<(Ticket, GroupAnswer)> {
         let mut turn = Turn::new(now, &self.settings);
@@ -268,10 +218,8 @@ impl Partition {
         for (_, pending) in self.writes.drain(..) {
             match pending.kind {
                 PendingKind::Commit(ticket, _) => fx.replies.push((ticket, GroupAnswer::OffsetCommit(Err(error)))),
-                PendingKind::Deletion { answer: Some((ticket, done)), .. } => {
-                    fx.replies.push((ticket, undone(&done, error)));
-                }
-                PendingKind::Deletion { answer: None, .. } | PendingKind::Group => {}
+                PendingKind::Exclusive(exclusive) => fx.replies.extend(exclusive.failed(error)),
+                PendingKind::Group(_) => {}
             }
         }
         for (_, mut entry) in std::mem::take(&mut self.groups) {
@@ -285,36 +233,8 @@ impl Partition {
         fx.replies.append(&mut turn.replies);
         self.due.clear();
         self.sweep_at = None;
+        self.round = None;
         fx.replies
-    }
-
-    /// Applies one record of the log while loading.
-    pub fn replay(&mut self, record: Record) {
-        match record {
-            Record::Offset { group_id, topic, partition, value: Some(committed) } => {
-                let entry =
-                    self.groups.entry(group_id).or_insert_with(|| Entry::new(Group::new(committed.committed_at)));
-                entry.logged = true;
-                entry.offsets.set((topic, partition), committed);
-            }
-            Record::Offset { group_id, topic, partition, value: None } => {
-                if let Some(entry) = self.groups.get_mut(&group_id) {
-                    entry.offsets.remove(&(topic, partition));
-                }
-            }
-            Record::Group { group_id, value: Some(value) } => {
-                let group = Group::from_value(value);
-                let offsets = self.groups.remove(&group_id).map(|entry| entry.offsets).unwrap_or_default();
-                self.groups.insert(group_id, Entry { offsets, logged: true, ..Entry::new(group) });
-            }
-            Record::Group { group_id, value: None } => {
-                if let Some(entry) = self.groups.remove(&group_id).filter(|entry| !entry.offsets.is_empty()) {
-                    // Its offsets have tombstones of their own; what has none was committed after the deletion.
-                    let group = Group::new(entry.group.state_since().unwrap_or(0));
-                    self.groups.insert(group_id, Entry { group, ..entry });
-                }
-            }
-        }
     }
 
     /// The log was read to its end.
@@ -389,25 +309,31 @@ impl Partition {
         }
         let entry = self.groups.get_mut(group_id).expect("nothing above forgets it");
         if !entry.exists() && !entry.stands_still() && entry.commits_pending == 0 && entry.parked.is_empty() {
-            return self.forget(group_id);
+            self.forget(group_id);
+            return;
         }
         let due = entry.group.wake_at().filter(|_| !entry.stands_still());
-        if let Some(earlier) = std::mem::replace(&mut entry.due, due) {
-            self.due.remove(&(earlier, group_id.clone()));
-        }
-        if let Some(at) = due {
-            self.due.insert((at, group_id.clone()));
+        if entry.due != due {
+            if let Some(earlier) = std::mem::replace(&mut entry.due, due) {
+                self.due.remove(&(earlier, group_id.clone()));
+            }
+            if let Some(at) = due {
+                self.due.insert((at, group_id.clone()));
+            }
         }
         self.schedule_sweep(now);
     }
 
-    fn forget(&mut self, group_id: &GroupId) {
-        if let Some(Entry { due: Some(at), .. }) = self.groups.remove(group_id) {
+    /// Returns what waited for it.
+    fn forget(&mut self, group_id: &GroupId) -> VecDeque<Work> {
+        let entry = self.groups.remove(group_id).expect("only groups that are here are forgotten");
+        if let Some(at) = entry.due {
             self.due.remove(&(at, group_id.clone()));
         }
         if self.groups.is_empty() {
             self.sweep_at = None;
         }
+        entry.parked
     }
 
     fn schedule_sweep(&mut self, now: Now) {
@@ -421,8 +347,9 @@ impl Partition {
             Work::Sweep => self.sweep(now, group_id, fx),
             Work::Drop(topics) => {
                 let places = self.groups.get(group_id).map(|entry| entry.offsets.places_of(&topics));
-                self.delete(group_id, places.unwrap_or_default(), None, fx);
+                self.delete(group_id, &places.unwrap_or_default(), None, fx);
             }
+            Work::Rewrite => self.rewrite(now, group_id, fx),
             Work::Command(ticket, command, random) => self.run_command(now, group_id, ticket, command, random, fx),
         }
     }
@@ -535,70 +462,8 @@ impl Partition {
         };
         let results: Vec<_> = request.partitions.iter().map(result).collect();
         let goes = |place: &&Place| !entry.group.is_subscribed(&place.0) && entry.offsets.contains(place);
-        let places = request.partitions.iter().filter(goes).cloned().collect();
-        self.delete(group_id, places, Some((ticket, GroupAnswer::OffsetDelete(Ok(results)))), fx);
-    }
-
-    fn sweep(&mut self, now: Now, group_id: &GroupId, fx: &mut Effects) {
-        let Some(entry) = self.groups.get(group_id) else { return };
-        let expired = entry.offsets.expired(&entry.group, now.wall, self.settings.offsets_retention);
-        if entry.group.is_deserted() && expired.len() == entry.offsets.iter().count() {
-            self.delete_whole(group_id, None, fx);
-        } else {
-            self.delete(group_id, expired, None, fx);
-        }
-    }
-
-    /// Writes tombstones for these offsets; answers at once if there are none.
-    fn delete(
-        &mut self,
-        group_id: &GroupId,
-        places: Vec<Place>,
-        answer: Option<(Ticket, GroupAnswer)>,
-        fx: &mut Effects,
-    ) {
-        if places.is_empty() {
-            return fx.replies.extend(answer);
-        }
-        self.groups.get_mut(group_id).expect("it has offsets").deletion_pending = true;
-        let records = tombstones(group_id, &places);
-        self.write(group_id, records, PendingKind::Deletion { places, whole_group: false, answer }, fx);
-    }
-
-    fn delete_whole(&mut self, group_id: &GroupId, answer: Option<(Ticket, GroupAnswer)>, fx: &mut Effects) {
-        let entry = self.groups.get_mut(group_id).expect("only groups that are here are deleted");
-        entry.deletion_pending = true;
-        let places = entry.offsets.places();
-        let mut records = tombstones(group_id, &places);
-        records.push(Record::Group { group_id: group_id.clone(), value: None });
-        self.write(group_id, records, PendingKind::Deletion { places, whole_group: true, answer }, fx);
-    }
-
-    fn take_turn(
-        &mut self,
-        group_id: &GroupId,
-        replies: Vec<(Ticket, GroupAnswer)>,
-        write: Option<GroupValue>,
-        fx: &mut Effects,
-    ) {
-        fx.replies.extend(replies);
-        if let Some(value) = write {
-            let record = Record::Group { group_id: group_id.clone(), value: Some(value) };
-            self.write(group_id, vec![record], PendingKind::Group, fx);
-        }
-    }
-
-    fn write(&mut self, group_id: &GroupId, records: Vec<Record>, kind: PendingKind, fx: &mut Effects) {
-        self.last_write += 1;
-        let id = WriteId(self.last_write);
-        self.writes.push_back((id, Pending { group_id: group_id.clone(), kind }));
-        fx.writes.push((id, records));
-    }
-
-    /// What a replay of the log must lead to.
-    pub fn snapshot(&self) -> BTreeMap<GroupId, GroupSnapshot> {
-        let kept = self.groups.iter().filter(|(_, entry)| entry.logged);
-        kept.map(|(group_id, entry)| (group_id.clone(), entry.snapshot())).collect()
+        let places: Vec<Place> = request.partitions.iter().filter(goes).cloned().collect();
+        self.delete(group_id, &places, Some((ticket, GroupAnswer::OffsetDelete(Ok(results)))), fx);
     }
 
     /// Walks every invariant; panics with the one that does not hold.
@@ -612,9 +477,9 @@ impl Partition {
             let mut commits = 0;
             for (_, pending) in self.writes.iter().filter(|(_, pending)| pending.group_id == *group_id) {
                 match pending.kind {
-                    PendingKind::Group => assert!(entry.group.is_writing(), "{group_id} waits for no write"),
+                    PendingKind::Group(_) => assert!(entry.group.is_writing(), "{group_id} waits for no write"),
                     PendingKind::Commit(..) => commits += 1,
-                    PendingKind::Deletion { .. } => assert!(entry.deletion_pending, "{group_id} waits for no deletion"),
+                    PendingKind::Exclusive(_) => assert!(entry.busy, "{group_id} is written while it moves"),
                 }
             }
             assert_eq!(entry.commits_pending, commits, "{group_id}: commits pending");
@@ -650,22 +515,4 @@ fn check_command(command: &GroupCommand, settings: &GroupSettings) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// The answer to a deletion that did not come to pass.
-fn undone(done: &GroupAnswer, error: GroupError) -> GroupAnswer {
-    match done {
-        GroupAnswer::OffsetDelete(_) => GroupAnswer::OffsetDelete(Err(error)),
-        _ => GroupAnswer::DeleteGroup(Err(error)),
-    }
-}
-
-fn tombstones(group_id: &GroupId, places: &[Place]) -> Vec<Record> {
-    let tombstone = |(topic, partition): &Place| Record::Offset {
-        group_id: group_id.clone(),
-        topic: topic.clone(),
-        partition: *partition,
-        value: None,
-    };
-    places.iter().map(tombstone).collect()
 }

@@ -129,6 +129,25 @@ impl Record {
         }
     }
 
+    /// About how many bytes it takes in a batch; never much less.
+    pub(super) fn size_hint(&self) -> usize {
+        /// Lengths, numbers, and the frame of a record in a batch.
+        const FIXED: usize = 80;
+        match self {
+            Self::Offset { group_id, topic, value, .. } => {
+                FIXED + group_id.len() + topic.len() + value.as_ref().map_or(0, |committed| committed.metadata.len())
+            }
+            Self::Group { group_id, value } => {
+                let member = |member: &MemberValue| {
+                    let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
+                    FIXED + names + member.subscription.len() + member.assignment.len()
+                };
+                let members = value.iter().flat_map(|value| &value.members);
+                FIXED + group_id.len() + members.map(member).sum::<usize>()
+            }
+        }
+    }
+
     /// Reads a record; `Ok(None)` if its key is of a kind that is not ours.
     pub fn parse(key: &[u8], value: Option<&[u8]>) -> Result<Option<Self>, RecordError> {
         let mut fields = Fields::new(key);

@@ -6,6 +6,7 @@
 //! never tried again, because a second one would succeed without the lost data (the kernel forgets it).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -14,10 +15,10 @@ use crate::types::{AckClass, Offset};
 
 use super::appender::{TaskGuard, is_no_space};
 use super::checkpoint::format_epochs;
-use super::files;
-use super::segment::{Phase, Segment};
+use super::files::{self, Durable};
+use super::segment::{Phase, Segment, Snapshot};
 use super::vocabulary::AppendError;
-use super::{EPOCHS_FILE, Log};
+use super::{EPOCHS_FILE, Log, METADATA_FILE};
 
 /// The flusher's side of a log.
 #[derive(Default)]
@@ -26,17 +27,23 @@ pub(super) struct Flusher {
     has_timer: Cell<bool>,
     /// The largest offset that somebody waits for.
     wanted: Cell<Offset>,
+    /// The directory itself is not known to be durable.
+    is_new_dir: Cell<bool>,
     /// A file was made: its name is not durable yet.
     dir_changed: Cell<bool>,
     /// The checkpoint does not have every epoch that wrote.
     epochs_changed: Cell<bool>,
-    /// Snapshots of rolled segments, to be written when those are sealed: segment id and (offset, bytes).
-    snapshots: RefCell<Vec<(u64, (Offset, Vec<u8>))>>,
+    /// Of rolled segments, by segment id: to be written when those are sealed.
+    snapshots: RefCell<BTreeMap<u64, Snapshot>>,
     /// Tasks that write side files.
     side_tasks: Cell<usize>,
 }
 
 impl Flusher {
+    pub(super) fn new(is_new_dir: bool) -> Self {
+        Self { is_new_dir: Cell::new(is_new_dir), ..Self::default() }
+    }
+
     pub(super) fn on_file_created(&self) {
         self.dir_changed.set(true);
     }
@@ -45,8 +52,8 @@ impl Flusher {
         self.epochs_changed.set(true);
     }
 
-    pub(super) fn on_roll(&self, segment: &Segment, snapshot: (Offset, Vec<u8>)) {
-        self.snapshots.borrow_mut().push((segment.id, snapshot));
+    pub(super) fn on_roll(&self, segment: &Segment, snapshot: Snapshot) {
+        self.snapshots.borrow_mut().insert(segment.id, snapshot);
     }
 }
 
@@ -140,9 +147,13 @@ async fn round(log: &Rc<Log>) -> Result<(), String> {
         Err(error) if is_no_space(&error) => log.flusher.epochs_changed.set(true),
         result => result.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?,
     }
-    if log.flusher.dir_changed.replace(false) {
-        files::sync_dir(log.place.dir.clone()).await.map_err(|error| format!("sync directory: {error}"))?;
-    }
+    let dir = log.place.dir.clone();
+    let synced = match (log.flusher.is_new_dir.replace(false), log.flusher.dir_changed.replace(false)) {
+        (true, _) => files::sync_new_dir(dir, METADATA_FILE).await,
+        (false, true) => files::sync_dir(dir).await,
+        (false, false) => Ok(()),
+    };
+    synced.map_err(|error| format!("sync directory: {error}"))?;
     for segment in log.unsealed_segments() {
         sync(log, &segment).await.map_err(|error| format!("sync {}: {error}", log.file_name(&segment)))?;
     }
@@ -178,16 +189,14 @@ async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {
 /// Writes the indexes and the snapshot of a sealed segment, behind everyone's back: if that fails or a crash comes first,
 /// the next start reads more data.
 fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
-    let mut snapshots = log.flusher.snapshots.borrow_mut();
-    let snapshot = snapshots.iter().position(|(id, _)| *id == segment.id).map(|at| snapshots.swap_remove(at).1);
-    drop(snapshots);
+    let snapshot = log.flusher.snapshots.borrow_mut().remove(&segment.id);
     let Some(files) = segment.side_files(snapshot) else { return };
     log.flusher.side_tasks.set(log.flusher.side_tasks.get() + 1);
     let (log, segment) = (Rc::clone(log), Rc::clone(segment));
     rt::spawn_background(async move {
         if segment.deleted.get().is_none()
             && !log.is_released.get()
-            && let Err(error) = segment.write_side_files(&log.place.dir, files).await
+            && let Err(error) = segment.write_side_files(&log.place.dir, files, Durable::Now).await
         {
             tracing::warn!(tp = %log.place.tp, base = %segment.base, %error, "index files of a segment were not written");
         }
@@ -202,5 +211,5 @@ pub(super) async fn write_epochs(log: &Log) -> io::Result<()> {
         return Ok(());
     }
     let text = format_epochs(log.state.borrow().epochs.entries());
-    files::write(log.place.dir.join(EPOCHS_FILE), text.into_bytes()).await
+    files::write(vec![(log.place.dir.join(EPOCHS_FILE), text.into_bytes())], Durable::Now).await
 }

@@ -63,6 +63,8 @@ pub use vocabulary::{
 
 /// Name of the checkpoint of leader epochs in a partition's directory.
 const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
+/// Name of the file that holds the topic's id.
+const METADATA_FILE: &str = "partition.metadata";
 
 /// One partition's log on this shard. Ends by [`Log::close`] or [`Log::delete`], awaited.
 pub struct Log {

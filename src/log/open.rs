@@ -18,7 +18,7 @@ use crate::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
 
 use super::checkpoint::{format_partition_metadata, parse_epochs, parse_partition_metadata};
 use super::epochs::Epochs;
-use super::files::{UNFINISHED_SUFFIX, remove_all, sync_dir, sync_dir_blocking, write_blocking};
+use super::files::{Durable, UNFINISHED_SUFFIX, remove_all, sync_new_dir, write};
 use super::index::SegmentIndex;
 use super::producers::Producers;
 use super::recovery::{Corrupt, Known, Next, Recovery, scan_start};
@@ -29,11 +29,9 @@ use super::segment::{
 use super::tail::Tail;
 use super::upkeep::DELETED_DIR_SUFFIX;
 use super::{
-    EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, OpenError, RecoveryReport, StartFacts, State,
+    EPOCHS_FILE, Limits, Log, LogPlace, LogRuntime, LogSettings, METADATA_FILE, OpenError, RecoveryReport, StartFacts,
+    State,
 };
-
-/// Name of the file that holds a partition's topic id.
-const METADATA_FILE: &str = "partition.metadata";
 
 /// One data file.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +43,8 @@ struct DataFile {
 
 /// What lies in a partition's directory.
 struct Listing {
+    /// Its name is not known to be durable: it was made now, or may have been shortly before a crash.
+    is_new: bool,
     /// Oldest first.
     data: Vec<DataFile>,
     /// Offsets of snapshots, oldest first.
@@ -75,7 +75,7 @@ struct Found {
 }
 
 impl Log {
-    /// Opens the log in `place.dir`, or creates it (directory and `partition.metadata`, durably). After a clean end no data is
+    /// Opens the log in `place.dir`, or creates it (directory and `partition.metadata`; durable with the first flush). After a clean end no data is
     /// read; else the log is scanned from the segment that holds the recovery point on.
     pub async fn open(
         place: LogPlace,
@@ -85,6 +85,7 @@ impl Log {
     ) -> Result<(Rc<Log>, RecoveryReport), OpenError> {
         let (dir, topic_id) = (place.dir.clone(), place.topic_id);
         let listing = rt::blocking(move || prepare(&dir, topic_id, facts)).await?;
+        let is_new = listing.is_new;
         let opening = Opening { place: &place, settings: &settings, facts, runtime };
         let found = match listing.clean {
             Some(_) => opening.start_clean(listing),
@@ -111,7 +112,7 @@ impl Log {
             state: RefCell::new(state),
             limits: Cell::new(limits),
             appender: super::Appender::default(),
-            flusher: super::Flusher::default(),
+            flusher: super::Flusher::new(is_new),
             reads: super::reader::Reads::default(),
             tail: Tail::new(found.log_end),
             changed: rt::Event::default(),
@@ -133,7 +134,7 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn start_clean(&self, listing: Listing) -> Found {
-        let Listing { data, snapshots, epochs, clean } = listing;
+        let Listing { data, snapshots, epochs, clean, .. } = listing;
         let CleanEnd { log_end, producers, mut index } = clean.expect("the caller looked");
         let newest = data.last().map(|file| file.base);
         let segments = data.into_iter().map(|file| {
@@ -170,28 +171,27 @@ impl Opening<'_> {
             if number + 1 < scanned.len() {
                 let snapshot = (recovery.end_offset(), recovery.producers().to_snapshot());
                 if let Some(files) = segment.side_files(Some(snapshot))
-                    && let Err(error) = segment.write_side_files(dir, files).await
+                    && let Err(error) = segment.write_side_files(dir, files, Durable::Now).await
                 {
                     tracing::warn!(path = %path.display(), %error, "index files of a segment were not written");
                 }
             }
             segments.push_back(segment);
         }
-        // A log without files ends where it starts; a log whose files are gone is damage.
-        let (mut log_end, mut producers, mut epochs) = if segments.is_empty() && recovery_point <= log_start {
-            (log_start, Producers::default(), Epochs::default())
-        } else {
-            recovery.finish().map_err(|corrupt| self.corrupt(corrupt))?
-        };
+        let finished = recovery.finish(log_start).map_err(|corrupt| self.corrupt(corrupt))?;
+        let (mut log_end, producers, epochs) = finished;
         if log_end < log_start {
             // Its last records were deleted by request and then lost, unsynced: the log begins anew where it was cut.
+            let path = file_path(dir, log_start, SNAPSHOT_SUFFIX);
+            let snapshot = vec![(path.clone(), producers.to_snapshot())];
+            write(snapshot, Durable::Now).await.map_err(|source| disk(&path, source))?;
             removed.extend(segments.drain(..).map(|segment| segment.base));
-            (log_end, producers, epochs) = (log_start, Producers::default(), Epochs::default());
+            log_end = log_start;
         }
         let stale = snapshots.iter().copied().filter(|&snapshot| snapshot > log_end);
         self.remove(&removed, stale).await?;
         if log_end > recovery_point || !removed.is_empty() {
-            sync_dir(dir.clone()).await.map_err(|source| disk(dir, source))?;
+            sync_new_dir(dir.clone(), METADATA_FILE).await.map_err(|source| disk(dir, source))?;
         }
         let snapshot_offset = snapshots.iter().copied().rfind(|&snapshot| snapshot <= log_end);
         Ok(self.found(segments, log_end, producers, epochs, snapshot_offset, report))
@@ -302,32 +302,33 @@ fn disk(path: &Path, source: io::Error) -> OpenError {
 /// Makes the directory if it is not there, checks whose it is, lists it and sweeps it. Blocks.
 fn prepare(dir: &Path, topic_id: TopicId, facts: StartFacts) -> Result<Listing, OpenError> {
     let metadata = dir.join(METADATA_FILE);
+    let mut is_new = !facts.clean;
     match std::fs::read_to_string(&metadata) {
-        Ok(text) => {
+        Ok(text) if !text.is_empty() => {
             let found = parse_partition_metadata(&text);
             let found = found.map_err(|error| disk(&metadata, io::Error::new(io::ErrorKind::InvalidData, error)))?;
             if found != topic_id {
                 return Err(OpenError::WrongTopic { dir: dir.to_owned(), found, expected: topic_id });
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = dir.parent().unwrap_or(Path::new("."));
+        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(disk(&metadata, source)),
+        // New, or made shortly before a power cut: the first flush makes it durable, before anything in it counts as flushed.
+        _ => {
             std::fs::create_dir_all(dir).map_err(|source| disk(dir, source))?;
-            write_blocking(&metadata, format_partition_metadata(topic_id).as_bytes())
-                .map_err(|source| disk(&metadata, source))?;
-            sync_dir_blocking(parent).map_err(|source| disk(parent, source))?;
+            let text = format_partition_metadata(topic_id);
+            std::fs::write(&metadata, text).map_err(|source| disk(&metadata, source))?;
+            is_new = true;
         }
-        Err(source) => return Err(disk(&metadata, source)),
     }
-    let mut listing = list(dir).map_err(|source| disk(dir, source))?;
+    let mut listing = list(dir, is_new).map_err(|source| disk(dir, source))?;
     if facts.clean {
         listing.clean = clean_end(dir, &listing, facts);
     }
     Ok(listing)
 }
 
-fn list(dir: &Path) -> io::Result<Listing> {
-    let mut listing = Listing { data: Vec::new(), snapshots: Vec::new(), epochs: Vec::new(), clean: None };
+fn list(dir: &Path, is_new: bool) -> io::Result<Listing> {
+    let mut listing = Listing { is_new, data: Vec::new(), snapshots: Vec::new(), epochs: Vec::new(), clean: None };
     let mut side_files = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

@@ -241,50 +241,29 @@ impl Producers {
 
     /// Reads a `.snapshot` file; every producer counts as seen `now`. `None` when the bytes are no sound snapshot.
     pub fn from_snapshot(bytes: &[u8], now: TimestampMs) -> Option<Self> {
-        let (version, rest) = bytes.split_first_chunk()?;
-        let (checksum, rest) = rest.split_first_chunk()?;
-        if i16::from_be_bytes(*version) != SNAPSHOT_VERSION || crc32c::crc32c(rest) != u32::from_be_bytes(*checksum) {
-            return None;
-        }
-        let (count, body) = rest.split_first_chunk()?;
-        let (entries, []) = body.as_chunks::<SNAPSHOT_ENTRY_BYTES>() else { return None };
-        if usize::try_from(u32::from_be_bytes(*count)).ok()? != entries.len() {
-            return None;
-        }
         let mut producers = Self::default();
-        entries.iter().try_for_each(|entry| producers.load_entry(entry, now))?;
+        snapshot_entries(bytes)?.iter().try_for_each(|entry| producers.load_entry(entry, now))?;
         Some(producers)
     }
 
-    fn load_entry(&mut self, entry: &[u8], now: TimestampMs) -> Option<()> {
-        let (id, rest) = entry.split_first_chunk()?;
-        let (epoch, rest) = rest.split_first_chunk()?;
-        let (last_sequence, rest) = rest.split_first_chunk()?;
-        let (last_offset, rest) = rest.split_first_chunk()?;
-        let (offset_delta, rest) = rest.split_first_chunk()?;
-        let (timestamp, rest) = rest.split_first_chunk()?;
-        let (coordinator_epoch, rest) = rest.split_first_chunk()?;
-        let transaction_first = Offset::new(i64::from_be_bytes(rest.try_into().ok()?));
-        let epoch = ProducerEpoch::new(i16::from_be_bytes(*epoch))?;
-        let timestamp = i64::from_be_bytes(*timestamp);
-
-        let producer = self.by_id.entry(ProducerId::new(i64::from_be_bytes(*id))?).or_insert_with(|| Producer {
+    fn load_entry(&mut self, entry: &SnapshotEntry, now: TimestampMs) -> Option<()> {
+        let epoch = ProducerEpoch::new(entry.producer_epoch)?;
+        let producer = self.by_id.entry(ProducerId::new(entry.producer_id)?).or_insert_with(|| Producer {
             epoch,
             window: SmallVec::new(),
-            last_timestamp: timestamp,
+            last_timestamp: entry.timestamp,
             last_seen: now,
             coordinator_epoch: NO_COORDINATOR_EPOCH,
             transaction_first: None,
         });
         producer.epoch = epoch;
-        producer.last_timestamp = timestamp;
-        producer.coordinator_epoch = i32::from_be_bytes(*coordinator_epoch);
-        producer.transaction_first = transaction_first;
-        self.open_transactions.extend(transaction_first);
-        let last_sequence = Sequence::new(i32::from_be_bytes(*last_sequence));
-        let last_offset = Offset::new(i64::from_be_bytes(*last_offset));
-        if let (Some(last_sequence), Some(last_offset)) = (last_sequence, last_offset) {
-            let offset_delta = u32::from_be_bytes(*offset_delta);
+        producer.last_timestamp = entry.timestamp;
+        producer.coordinator_epoch = entry.coordinator_epoch;
+        producer.transaction_first = Offset::new(entry.transaction_first);
+        self.open_transactions.extend(producer.transaction_first);
+        let last = (Sequence::new(entry.last_sequence), Offset::new(entry.last_offset));
+        if let (Some(last_sequence), Some(last_offset)) = last {
+            let SnapshotEntry { offset_delta, timestamp, .. } = *entry;
             let fits = i64::from(offset_delta) <= last_offset.value() && producer.window.len() < WINDOW_BATCHES;
             fits.then(|| {
                 producer.window.push(RememberedBatch { last_sequence, last_offset, offset_delta, timestamp })
@@ -292,6 +271,62 @@ impl Producers {
         }
         Some(())
     }
+}
+
+/// One entry of a `.snapshot` file, as it stands there: −1 is "none".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotEntry {
+    /// Whose.
+    pub producer_id: i64,
+    /// Its instance.
+    pub producer_epoch: i16,
+    /// Last sequence of the batch remembered.
+    pub last_sequence: i32,
+    /// Its last offset.
+    pub last_offset: i64,
+    /// Last offset minus base offset.
+    pub offset_delta: u32,
+    /// Its largest timestamp.
+    pub timestamp: TimestampMs,
+    /// The transaction coordinator whose marker came last.
+    pub coordinator_epoch: i32,
+    /// First offset of the open transaction.
+    pub transaction_first: i64,
+}
+
+/// The entries of a `.snapshot` file, in its order. `None` when version, checksum or size are wrong.
+pub fn snapshot_entries(bytes: &[u8]) -> Option<Vec<SnapshotEntry>> {
+    let (version, rest) = bytes.split_first_chunk()?;
+    let (checksum, rest) = rest.split_first_chunk()?;
+    if i16::from_be_bytes(*version) != SNAPSHOT_VERSION || crc32c::crc32c(rest) != u32::from_be_bytes(*checksum) {
+        return None;
+    }
+    let (count, body) = rest.split_first_chunk()?;
+    let (entries, []) = body.as_chunks::<SNAPSHOT_ENTRY_BYTES>() else { return None };
+    if usize::try_from(u32::from_be_bytes(*count)).ok()? != entries.len() {
+        return None;
+    }
+    entries.iter().map(|entry| parse_entry(entry)).collect()
+}
+
+fn parse_entry(entry: &[u8]) -> Option<SnapshotEntry> {
+    let (producer_id, rest) = entry.split_first_chunk()?;
+    let (producer_epoch, rest) = rest.split_first_chunk()?;
+    let (last_sequence, rest) = rest.split_first_chunk()?;
+    let (last_offset, rest) = rest.split_first_chunk()?;
+    let (offset_delta, rest) = rest.split_first_chunk()?;
+    let (timestamp, rest) = rest.split_first_chunk()?;
+    let (coordinator_epoch, rest) = rest.split_first_chunk()?;
+    Some(SnapshotEntry {
+        producer_id: i64::from_be_bytes(*producer_id),
+        producer_epoch: i16::from_be_bytes(*producer_epoch),
+        last_sequence: i32::from_be_bytes(*last_sequence),
+        last_offset: i64::from_be_bytes(*last_offset),
+        offset_delta: u32::from_be_bytes(*offset_delta),
+        timestamp: i64::from_be_bytes(*timestamp),
+        coordinator_epoch: i32::from_be_bytes(*coordinator_epoch),
+        transaction_first: i64::from_be_bytes(rest.try_into().ok()?),
+    })
 }
 
 #[cfg(test)]

@@ -75,10 +75,14 @@ impl Reads {
 /// A planned read: owns all it needs.
 pub struct ReadPlan(Plan);
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one: a box would cost each fetch an allocation"
+)]
 enum Plan {
     /// All of it was in memory, or there is nothing.
     Ready(ReadData),
-    Disk(DiskPlan),
+    Disk(Box<DiskPlan>),
 }
 
 struct DiskPlan {
@@ -113,12 +117,13 @@ impl Log {
         let holding = state.segments.partition_point(|segment| segment.base <= from).saturating_sub(1);
         let segments = state.segments.range(holding..).take(SEGMENTS_MAX).cloned().collect();
         drop(state);
-        Ok(ReadPlan(Plan::Disk(DiskPlan { log: Rc::clone(self), segments, from, bounds })))
+        Ok(ReadPlan(Plan::Disk(Box::new(DiskPlan { log: Rc::clone(self), segments, from, bounds }))))
     }
 }
 
 impl ReadPlan {
     /// The data, when all of it is in memory (the usual case of a caught-up consumer); else the plan back.
+    #[allow(clippy::result_large_err, reason = "the error is no error: the plan goes on to `run`")]
     pub fn try_now(self) -> Result<ReadData, ReadPlan> {
         match self.0 {
             Plan::Ready(data) => Ok(data),

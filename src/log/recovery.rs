@@ -288,7 +288,7 @@ pub fn scan_start(
         }
     }
     // The oldest segment there is: a producer's last word may lie in a segment that was deleted.
-    let first = bases.first().copied().unwrap_or_default();
+    let first = bases.first().copied().unwrap_or(Offset::MAX);
     let older = snapshots.iter().rev().copied().filter(|&snapshot| snapshot <= first);
     (0, older.into_iter().find_map(read_snapshot).unwrap_or_default())
 }
@@ -383,10 +383,10 @@ impl Recovery {
         &self.producers
     }
 
-    /// All segments were fed: the log's end, its producers and its epochs.
-    pub fn finish(mut self) -> Result<(Offset, Producers, Epochs), Corrupt> {
-        let nowhere = Place { segment: Offset::ZERO, position: 0 };
-        let (end, place) = self.end.unwrap_or((Offset::ZERO, nowhere));
+    /// All segments were fed: the log's end, its producers and its epochs. A log without segments ends at `log_start`.
+    pub fn finish(mut self, log_start: Offset) -> Result<(Offset, Producers, Epochs), Corrupt> {
+        let nowhere = Place { segment: log_start, position: 0 };
+        let (end, place) = self.end.unwrap_or((log_start, nowhere));
         if end < self.known.recovery_point {
             return Err(place.corrupt(format!("the log ends at {end}")));
         }

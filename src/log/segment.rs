@@ -13,7 +13,7 @@ use crate::rt;
 use crate::rt::file::{Access, DirectFile};
 use crate::types::{Offset, TimestampMs};
 
-use super::files;
+use super::files::{self, Durable};
 use super::index::{IndexedBatch, OffsetIndex, SegmentIndex, TimeIndex};
 use super::recovery::{Gaps, Scanner};
 
@@ -56,11 +56,14 @@ pub(crate) enum Indexes {
     Built(SegmentIndex),
 }
 
+/// Producers at an offset, and the bytes of the file for them.
+pub(crate) type Snapshot = (Offset, Vec<u8>);
+
 /// Files beside the data that are not written yet.
 pub(crate) struct SideFiles {
     index: Vec<u8>,
     times: Vec<u8>,
-    snapshot: Option<(Offset, Vec<u8>)>,
+    snapshot: Option<Snapshot>,
 }
 
 /// See the head of this file.
@@ -263,8 +266,8 @@ impl Segment {
         Ok(largest.unwrap_or(self.modified.get()))
     }
 
-    /// The files beside the data, unless they are written already. `snapshot`: producers at an offset.
-    pub(crate) fn side_files(&self, snapshot: Option<(Offset, Vec<u8>)>) -> Option<SideFiles> {
+    /// The files beside the data, unless they are written already. `snapshot`: of the producers at its end.
+    pub(crate) fn side_files(&self, snapshot: Option<Snapshot>) -> Option<SideFiles> {
         if self.side_files_written.get() && snapshot.is_none() {
             return None;
         }
@@ -275,12 +278,10 @@ impl Segment {
     }
 
     /// Writes them. What fails is only slower at the next start: they are rebuilt from the data.
-    pub(crate) async fn write_side_files(&self, dir: &Path, side: SideFiles) -> io::Result<()> {
-        files::write(self.path(dir, INDEX_SUFFIX), side.index).await?;
-        files::write(self.path(dir, TIME_INDEX_SUFFIX), side.times).await?;
-        if let Some((offset, bytes)) = side.snapshot {
-            files::write(file_path(dir, offset, SNAPSHOT_SUFFIX), bytes).await?;
-        }
+    pub(crate) async fn write_side_files(&self, dir: &Path, side: SideFiles, durable: Durable) -> io::Result<()> {
+        let indexes = [(self.path(dir, INDEX_SUFFIX), side.index), (self.path(dir, TIME_INDEX_SUFFIX), side.times)];
+        let snapshot = side.snapshot.map(|(offset, bytes)| (file_path(dir, offset, SNAPSHOT_SUFFIX), bytes));
+        files::write(indexes.into_iter().chain(snapshot).collect(), durable).await?;
         self.side_files_written.set(true);
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use crate::rt;
 use crate::types::{Offset, TimestampMs};
 
+use super::files::Durable;
 use super::flusher::{settle, write_epochs};
 use super::retention::{Rules, SegmentFacts, plan_deletion};
 use super::segment::{
@@ -68,7 +69,8 @@ impl Log {
     }
 
     /// Clean end: writes, syncs, snapshots the producers, cuts the file to its data, closes. Returns the recovery point to
-    /// note. Only when every log's close returned without error may the clean-shutdown marker be written.
+    /// note. The clean-shutdown marker may be written only when every log's close returned without error and
+    /// [`files::sync_all_blocking`] was called: indexes and producers of the last segment are not synced one by one.
     pub async fn close(self: Rc<Self>) -> Result<Offset, AppendError> {
         if self.is_ended.replace(true) {
             return Err(AppendError::Offline("it is closed".to_owned()));
@@ -246,10 +248,11 @@ impl Log {
         if active.bytes.get() == 0 {
             if let Some((offset, bytes)) = snapshot {
                 let path = file_path(&self.place.dir, offset, SNAPSHOT_SUFFIX);
-                files::write(path, bytes).await.map_err(|error| failed("write the producers", error))?;
+                let written = files::write(vec![(path, bytes)], Durable::Later).await;
+                written.map_err(|error| failed("write the producers", error))?;
             }
         } else if let Some(side) = active.side_files(snapshot) {
-            let written = active.write_side_files(&self.place.dir, side).await;
+            let written = active.write_side_files(&self.place.dir, side, Durable::Later).await;
             written.map_err(|error| failed("write the indexes", error))?;
         }
         Ok(end)

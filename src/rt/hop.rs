@@ -220,10 +220,10 @@ impl<Q, A> Drop for Call<Q, A> {
 
 impl<Q, A> Inner<Q, A> {
     fn send(&self, to: ShardIndex, message: Message<Q, A>) {
-        let mut overflow = self.overflow[to].borrow_mut();
-        let refused = if overflow.is_empty() { self.doors[to].push(message).err() } else { Some(message) };
+        let first = self.overflow[to].borrow().is_empty();
+        let refused = if first { self.doors[to].push(message).err() } else { Some(message) };
         if let Some(message) = refused {
-            overflow.push_back(message);
+            self.overflow[to].borrow_mut().push_back(message);
             self.overflowing.set(self.overflowing.get() + 1);
             self.net.nudge();
         }
@@ -235,10 +235,11 @@ impl<Q, A> Inner<Q, A> {
             return true;
         }
         for (door, overflow) in self.doors.iter().zip(&self.overflow) {
-            let mut overflow = overflow.borrow_mut();
-            while let Some(message) = overflow.pop_front() {
+            loop {
+                // The borrow ends before the push, which drops messages when the door has closed.
+                let Some(message) = overflow.borrow_mut().pop_front() else { break };
                 if let Err(refused) = door.push(message) {
-                    overflow.push_front(refused);
+                    overflow.borrow_mut().push_front(refused);
                     break;
                 }
                 self.overflowing.set(self.overflowing.get() - 1);

@@ -22,6 +22,9 @@ use crate::types::TopicId;
 pub(super) const TOPIC_RESOURCE: i8 = 2;
 pub(super) const BROKER_RESOURCE: i8 = 4;
 
+/// Those, and broker loggers, client metrics and groups, which have none here.
+const RESOURCE_KINDS: [i8; 5] = [TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32];
+
 /// Before this version, clients do not know `TOPIC_DELETION_DISABLED`.
 const DELETION_DISABLED_FROM: i16 = 3;
 
@@ -152,13 +155,21 @@ pub(super) async fn describe_configs<'a>(
     request: DescribeConfigsRequest<'a>,
 ) -> DescribeConfigsResponse<'a> {
     let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    // One kind that does not exist spoils the whole request, as in Kafka.
+    let unknown_kind =
+        request.resources.iter().map(|one| one.resource_type).find(|kind| !RESOURCE_KINDS.contains(kind));
     let describe = |resource: DescribeConfigsResource<'a>| {
         let mut result = DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
+            error_message: Some("".into()),
             ..Default::default()
         };
-        match describe_resource(cx, &resource) {
+        let outcome = match unknown_kind {
+            Some(kind) => Err((ErrorCode::INVALID_REQUEST, format!("there are no resources of type {kind}"))),
+            None => describe_resource(cx, &resource),
+        };
+        match outcome {
             Ok(described) => {
                 let keys = resource.configuration_keys.as_deref();
                 let asked = |name: &str| keys.is_none_or(|keys| keys.iter().any(|key| **key == *name));

@@ -16,7 +16,7 @@ use crate::protocol::produce::ProduceRequest;
 use crate::protocol::{self, ApiKey, Encoded, HeaderError, Message, RequestHeader, Segment, WireError};
 use crate::rt;
 use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply, Slot};
-use crate::server::dispatch::dispatch;
+use crate::server::dispatch::{decode, dispatch};
 use crate::server::produce::{Acks, Plan};
 use crate::server::{Handle, Server};
 use crate::shard::memory::Permit;
@@ -293,7 +293,7 @@ impl Connection<'_> {
         self.server.shard().metrics().count_request(api.number());
         let fault = |error| Fault::Body { api, version, error };
         if api == ApiKey::Produce {
-            let request = ProduceRequest::decode_body(body, version).map_err(fault)?;
+            let request: ProduceRequest<'_> = decode(body, version).map_err(fault)?;
             let plan = Plan::new(self.server, &header, request);
             let correlation_id = header.correlation_id;
             self.handle.below(IN_FLIGHT_MAX).await;

@@ -1,31 +1,38 @@
 //! Which handler serves which API.
 //!
-//! Pure. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
+//! Shell. Owns the table, nothing else. Always: an API that [`ApiKey::served`] lets in has a handler here; the compiler sees
 //! to it that every key of the table has a row. Produce is not here: its batches leave the frame before it is answered.
 
+use crate::protocol::wire::{Form, Result as WireResult};
 use crate::protocol::{ApiKey, Message, Reader};
 use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
 use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, producer_ids};
+
+/// Reads a body and lets be what follows it, as Kafka does: librdkafka 2.12 asks for the metadata of all topics with three
+/// bytes too many.
+pub(super) fn decode<'a, M: Message<'a>>(mut body: Reader<'a>, version: i16) -> WireResult<M> {
+    M::decode(&mut body, Form::new(version, M::FLEXIBLE_FROM))
+}
 
 /// Decodes the body of a request and answers it.
 pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) -> Result<Reply, Unserved> {
     /// Decodes the body, hands it to the handler and encodes what that gives back.
     macro_rules! answer {
         ($handler:path) => {{
-            let request = Message::decode_body(body, cx.version)?;
+            let request = decode(body, cx.version)?;
             cx.reply(&$handler(cx, request).await)
         }};
     }
     /// The same for handlers that may wait for minutes.
     macro_rules! answer_unless_gone {
         ($handler:path) => {{
-            let request = Message::decode_body(body, cx.version)?;
+            let request = decode(body, cx.version)?;
             cx.reply(&$handler(cx, request).await?)
         }};
     }
     Ok(match api {
-        ApiKey::Fetch => fetch::fetch(cx, Message::decode_body(body, cx.version)?).await?,
+        ApiKey::Fetch => fetch::fetch(cx, decode(body, cx.version)?).await?,
         ApiKey::ListOffsets => answer!(offsets::list_offsets),
         ApiKey::OffsetForLeaderEpoch => answer!(offsets::offset_for_leader_epoch),
         ApiKey::Metadata => answer!(metadata::metadata),

@@ -11,7 +11,6 @@ use crate::log::{AppendError, ReadError};
 use crate::protocol::ErrorCode;
 use crate::protocol::batch::{BatchError, RecordFaultKind, RecordsError};
 use crate::replica::{FetchError, LeadershipError, ProduceError};
-use crate::rt::hop::Gone;
 use crate::shard::calls::DeleteRecordsError;
 
 /// Role and epoch.
@@ -106,7 +105,6 @@ pub(super) fn command(error: &CommandError) -> ErrorCode {
         CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
         CommandError::UnknownTopic(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         CommandError::UnknownTopicId(_) => ErrorCode::UNKNOWN_TOPIC_ID,
-        CommandError::PolicyViolation(_) => ErrorCode::POLICY_VIOLATION,
         CommandError::DeletionDisabled => ErrorCode::TOPIC_DELETION_DISABLED,
         CommandError::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
         // The broker is going away: clients look for another controller and try again.
@@ -129,7 +127,6 @@ pub(super) fn lease(error: &CommandError) -> ErrorCode {
         | CommandError::PolicyViolation(_)
         | CommandError::UnknownTopic(_)
         | CommandError::UnknownTopicId(_)
-        | CommandError::PolicyViolation(_)
         | CommandError::DeletionDisabled => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
     }
 }
@@ -158,6 +155,4 @@ pub(super) fn group(error: &GroupError) -> ErrorCode {
 }
 
 /// The owning shard is going away with the broker: clients refresh their metadata and try again.
-pub(super) fn gone(_: Gone) -> ErrorCode {
-    ErrorCode::NOT_LEADER_OR_FOLLOWER
-}
+pub(super) const SHARD_GONE: ErrorCode = ErrorCode::NOT_LEADER_OR_FOLLOWER;

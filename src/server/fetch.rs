@@ -107,8 +107,7 @@ impl Wanted {
         let mut partitions = Vec::new();
         for topic in &request.topics {
             let (known, unknown) = if cx.version >= IDS_FROM {
-                let name = image.topic_ids.get(&topic.topic_id);
-                (name.and_then(|name| image.topics.get(name)), ErrorCode::UNKNOWN_TOPIC_ID)
+                (image.topic_by_id(topic.topic_id), ErrorCode::UNKNOWN_TOPIC_ID)
             } else {
                 (image.topics.get(&*topic.topic), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             };
@@ -252,7 +251,7 @@ fn read_there(answer: Option<ShardAnswer>, count: usize) -> Vec<Outcome> {
     let outcomes = match answer {
         Some(ShardAnswer::Fetched(outcomes)) => outcomes,
         Some(_) => unreachable!("a fetch share is answered with its outcomes"),
-        None => return (0..count).map(|_| Err(errors::gone(rt::hop::Gone))).collect(),
+        None => return (0..count).map(|_| Err(errors::SHARD_GONE)).collect(),
     };
     let outcome = |outcome: Result<_, _>| outcome.map(Read::from).map_err(|error| errors::fetch(&error));
     outcomes.into_iter().map(outcome).collect()
@@ -304,6 +303,10 @@ fn respond(cx: &Context<'_>, request: &FetchRequest<'_>, wanted: &Wanted, outcom
                 }
             };
             let (mut answer, parts) = partition_response(partition.partition, outcome, wanted.isolation);
+            if leader_epoch.is_none() {
+                // As Kafka has it: empty where the partition is not known, null where it could not be read.
+                answer.aborted_transactions = Some(Vec::new());
+            }
             if answer.error_code != ErrorCode::NONE {
                 errors += 1;
             }

@@ -277,7 +277,7 @@ pub(super) async fn describe_groups<'a>(
             },
         };
         described.group_id = group_id.clone();
-        if request.include_authorized_operations {
+        if request.include_authorized_operations && described.error_code == ErrorCode::NONE {
             described.authorized_operations = GROUP_OPERATIONS;
         }
         groups.push(described);

@@ -52,11 +52,16 @@ pub(super) async fn metadata<'a>(cx: &Context<'_>, request: MetadataRequest<'a>)
         create_missing(cx.server, &asked).await;
     }
     let image = cx.server.shard().image();
+    if (ID_FIELDS_FROM..BY_ID_FROM).contains(&cx.version)
+        && asked.iter().any(|topic| topic.name.is_none() || topic.topic_id != TopicId::ZERO)
+    {
+        return by_id_refused(asked);
+    }
     let operations = request.include_topic_authorized_operations;
     let mut topics: Vec<MetadataTopic<'a>> = if all {
         image.topics.values().map(|topic| topic_answer(topic)).collect()
     } else {
-        asked_topics(&image, asked, cx.version)
+        asked_topics(&image, asked)
     };
     for topic in topics.iter_mut().filter(|topic| operations && topic.error_code == ErrorCode::NONE) {
         topic.topic_authorized_operations = TOPIC_OPERATIONS;
@@ -85,34 +90,28 @@ fn brokers(image: &Image) -> Vec<MetadataBroker<'static>> {
     image.brokers.iter().map(broker).collect()
 }
 
-fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>, version: i16) -> Vec<MetadataTopic<'a>> {
-    let by_id_refused = (ID_FIELDS_FROM..BY_ID_FROM).contains(&version)
-        && asked.iter().any(|topic| topic.name.is_none() || topic.topic_id != TopicId::ZERO);
+/// In two versions the id is there but may not be used: the whole request is refused.
+fn by_id_refused(asked: Vec<MetadataRequestTopic<'_>>) -> MetadataResponse<'_> {
+    let refused = |topic| unknown_topic(ErrorCode::INVALID_REQUEST, topic);
+    MetadataResponse { topics: asked.into_iter().map(refused).collect(), ..Default::default() }
+}
+
+fn unknown_topic(error_code: ErrorCode, topic: MetadataRequestTopic<'_>) -> MetadataTopic<'_> {
+    MetadataTopic { error_code, name: topic.name, topic_id: topic.topic_id, ..Default::default() }
+}
+
+/// Each topic once, in the order of the request.
+fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<MetadataTopic<'a>> {
     let mut seen = HashSet::new();
+    let first_time =
+        |topic: &MetadataRequestTopic<'a>| seen.insert((topic.name.as_ref().map(Str::to_shared), topic.topic_id));
     let answer = |topic: MetadataRequestTopic<'a>| {
-        let error = |error_code, topic: MetadataRequestTopic<'a>| MetadataTopic {
-            error_code,
-            name: topic.name,
-            topic_id: topic.topic_id,
-            ..Default::default()
+        let (known, code) = match &topic.name {
+            Some(name) if !is_legal_name(name) => (None, ErrorCode::INVALID_TOPIC_EXCEPTION),
+            Some(name) => (image.topics.get(&**name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            None => (image.topic_by_id(topic.topic_id), ErrorCode::UNKNOWN_TOPIC_ID),
         };
-        if by_id_refused {
-            return error(ErrorCode::INVALID_REQUEST, topic);
-        }
-        if let Some(name) = &topic.name {
-            return match image.topics.get(&**name) {
-                Some(known) => topic_answer(known),
-                None if is_legal_name(name) => error(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, topic),
-                None => error(ErrorCode::INVALID_TOPIC_EXCEPTION, topic),
-            };
-        }
-        match image.topic_ids.get(&topic.topic_id).and_then(|name| image.topics.get(name)) {
-            Some(known) => topic_answer(known),
-            None => error(ErrorCode::UNKNOWN_TOPIC_ID, topic),
-        }
-    };
-    let first_time = |topic: &MetadataRequestTopic<'a>| {
-        seen.insert((topic.name.clone().map(|name| name.to_shared()), topic.topic_id))
+        known.map_or_else(|| unknown_topic(code, topic), |known| topic_answer(known))
     };
     asked.into_iter().filter(first_time).map(answer).collect()
 }

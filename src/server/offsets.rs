@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::protocol::ErrorCode;
 use crate::protocol::admin::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
     ListOffsetsTopicResponse,
 };
 use crate::protocol::operator::{
@@ -21,24 +21,16 @@ use crate::shard::calls::{EpochQuestion, OffsetQuestion, ShardAnswer, ShardCall,
 use crate::types::LeaderEpoch;
 
 /// Answers ListOffsets.
-pub(super) async fn list_offsets<'a>(cx: &Context<'_>, request: ListOffsetsRequest<'a>) -> ListOffsetsResponse<'a> {
+pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsRequest<'a>) -> ListOffsetsResponse<'a> {
     let image = cx.server.shard().image();
     let isolation = match (request.replica_id, request.isolation_level) {
         (-1, 1) => Isolation::ReadCommitted,
         (-1, _) => Isolation::ReadUncommitted,
         _ => Isolation::LogEnd,
     };
-    let (mut seen, mut twice) = (HashSet::new(), HashSet::new());
-    for topic in &request.topics {
-        for partition in &topic.partitions {
-            let name = (&*topic.name, partition.partition_index);
-            if !seen.insert(name) {
-                twice.insert(name);
-            }
-        }
-    }
+    let twice = drop_repeated(&mut request.topics);
     let question = |topic: &str, asked: &ListOffsetsPartition| {
-        if twice.contains(&(topic, asked.partition_index)) {
+        if twice.contains(&(topic.to_owned(), asked.partition_index)) {
             return Err(ErrorCode::INVALID_REQUEST);
         }
         let found = topics::find(&image, topic, asked.partition_index);
@@ -86,6 +78,22 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, request: ListOffsetsReque
             .collect(),
     });
     ListOffsetsResponse { topics: topics.collect(), ..Default::default() }
+}
+
+/// Keeps each partition once; those that were there more than once, by topic and index.
+fn drop_repeated(topics: &mut [ListOffsetsTopic<'_>]) -> HashSet<(String, i32)> {
+    let (mut seen, mut twice) = (HashSet::new(), HashSet::new());
+    for topic in topics {
+        topic.partitions.retain(|partition| {
+            let name = (topic.name.to_string(), partition.partition_index);
+            let first = seen.insert(name.clone());
+            if !first {
+                twice.insert(name);
+            }
+            first
+        });
+    }
+    twice
 }
 
 /// The position a timestamp stands for, if this version knows it.

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashSet};
 use rustix::fs::statvfs;
 
 use crate::config::{BrokerSettings, Kind, topic_row};
-use crate::controller::image::TopicImage;
+use crate::controller::image::{Image, TopicImage};
 use crate::protocol::ErrorCode;
 use crate::protocol::operator::{
     AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, ConfigChange, CreatePartitionsRequest,
-    CreatePartitionsResponse, CreatePartitionsResult, Cursor, DeleteRecordsPartitionResult, DeleteRecordsRequest,
-    DeleteRecordsResponse, DeleteRecordsTopicResult, DescribeAclsRequest, DescribeAclsResponse,
+    CreatePartitionsResponse, CreatePartitionsResult, CreatePartitionsTopic, Cursor, DeleteRecordsPartitionResult,
+    DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult, DescribeAclsRequest, DescribeAclsResponse,
     DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult,
     DescribeLogDirsTopic, DescribeTopicPartitionsPartition, DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse, DescribeTopicPartitionsTopic, IncrementalAlterConfigsRequest,
@@ -43,23 +43,10 @@ pub(super) async fn create_partitions<'a>(
     let mut wanted = Vec::new();
     let mut commands = Vec::new();
     for topic in request.topics {
-        let added = image
-            .topics
-            .get(&*topic.name)
-            .map(|known| usize::try_from(topic.count).unwrap_or(0).saturating_sub(known.partitions.len()));
         let refusal = if twice.contains(&*topic.name) {
             Some((ErrorCode::INVALID_REQUEST, "Duplicate topic in request.".to_owned()))
         } else {
-            match (&topic.assignments, added) {
-                (Some(assignments), Some(added)) if assignments.len() != added => Some((
-                    ErrorCode::INVALID_REPLICA_ASSIGNMENT,
-                    format!(
-                        "Attempted to add {added} additional partition(s), but only {} assignment(s) were specified.",
-                        assignments.len()
-                    ),
-                )),
-                _ => None,
-            }
+            check_assignments(&image, &topic)
         };
         match refusal {
             Some((code, message)) if results.iter().all(|told| told.name != topic.name) => {
@@ -83,6 +70,26 @@ pub(super) async fn create_partitions<'a>(
         error_message: outcome.err().map(|error| error.to_string().into()),
     }));
     CreatePartitionsResponse { results, ..Default::default() }
+}
+
+/// An assignment by hand must be one for each new partition, to brokers that are there.
+fn check_assignments(image: &Image, topic: &CreatePartitionsTopic<'_>) -> Option<Refusal> {
+    let (assignments, known) = (topic.assignments.as_ref()?, image.topics.get(&*topic.name)?);
+    let added = usize::try_from(topic.count).unwrap_or(0).saturating_sub(known.partitions.len());
+    let illegal = |message| Some((ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
+    if added > 0 && assignments.len() != added {
+        return illegal(format!("{added} partitions are to be added, but {} are assigned", assignments.len()));
+    }
+    let is_broker = |id: &i32| image.brokers.iter().any(|broker| broker.id.value() == *id);
+    let brokers = assignments.iter().flat_map(|assignment| &assignment.broker_ids);
+    if let Some(unknown) = brokers.copied().find(|id| !is_broker(id)) {
+        return illegal(format!("there is no broker {unknown}"));
+    }
+    let replicas = known.partitions.first().map_or(1, |partition| partition.replicas.len());
+    if assignments.iter().any(|assignment| assignment.broker_ids.len() != replicas) {
+        return illegal(format!("every partition of this topic has {replicas} replicas"));
+    }
+    None
 }
 
 type Refusal = (ErrorCode, String);

@@ -3,6 +3,7 @@
 //! Shell. Owns nothing. Always: one message a shard, and the answers come back in the order of the questions.
 
 use crate::protocol::ErrorCode;
+use crate::rt::hop::Gone;
 use crate::server::{Server, errors};
 use crate::shard::calls::{ShardAnswer, ShardCall};
 use crate::shard::router::Split;
@@ -27,7 +28,7 @@ pub(super) async fn ask_owners<Q, A>(
     for (count, answer) in calls {
         answers.push(match answer.await {
             Ok(answer) => open(answer),
-            Err(gone) => (0..count).map(|_| Err(errors::gone(gone))).collect(),
+            Err(Gone) => (0..count).map(|_| Err(errors::SHARD_GONE)).collect(),
         });
     }
     let mut answers = places.join(answers).into_iter();

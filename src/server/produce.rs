@@ -217,7 +217,7 @@ impl Started {
                     Ok(epoch) => match outcomes.next().expect("one outcome a batch that was sent") {
                         Ok(Ok(appended)) => taken(index, &appended),
                         Ok(Err(error)) => failed(server, index, errors::produce(&error), &error, epoch),
-                        Err(gone) => failed(server, index, errors::gone(gone), &gone, epoch),
+                        Err(gone) => failed(server, index, errors::SHARD_GONE, &gone, epoch),
                     },
                 };
                 errors += u64::from(answer.error_code != ErrorCode::NONE);

@@ -1,8 +1,8 @@
 //! From image to logs: what a shard opens, changes and removes when metadata moves, and how it ends.
 //!
 //! Shell. Owns the order of these steps. Always: one image is applied at a time, in the order of arrival; a partition is
-//! served only after its log is open and its leader epoch is on the device; what recovery refuses is offline with its
-//! reason while the rest serves.
+//! served only after its log is open and knows its leader epoch; what recovery refuses is offline with its reason while the
+//! rest serves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -237,7 +237,7 @@ impl Shard {
         let answer = |question: &EpochQuestion| {
             let partition = self.partition(question.partition).map_err(|_| LeadershipError::NotLeader)?;
             partition.check_epoch(question.current)?;
-            Ok(question.wanted.and_then(|epoch| partition.log().epoch_end(epoch)))
+            Ok(question.wanted.and_then(|epoch| partition.epoch_end(epoch)))
         };
         questions.iter().map(answer).collect()
     }

@@ -7,7 +7,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
@@ -26,9 +25,6 @@ use crate::types::{Offset, PartitionId, TopicName};
 
 /// Where groups and their offsets live.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
-
-/// `offsets.commit.timeout.ms` of Kafka: how long a commit may wait for its ack class.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Read at a time while loading.
 const LOAD_BYTES: usize = 1 << 20;
@@ -214,11 +210,27 @@ impl Journal for PartitionJournal {
         let info = batch::parse_header(&batch).expect("the coordinator builds whole batches");
         let appended = self.partition.append_as_leader(batch, info, now_ms()).map_err(journal_error)?;
         let acked = self.partition.acked(appended.last_offset.next());
-        let deadline = Instant::now() + COMMIT_TIMEOUT;
-        Ok(Box::pin(async move {
-            let outcome = rt::timeout_at(deadline, acked).await;
-            outcome.unwrap_or(Err(ProduceError::TimedOut)).map_err(journal_error)
-        }))
+        // No time-out: an error here means "not in the log", and a batch that came through after one would make memory and
+        // log differ until the next start. It resolves when the class is reached or the log ends.
+        Ok(Box::pin(async move { acked.await.map_err(journal_error) }))
+    }
+
+    fn log_end(&self) -> Option<Offset> {
+        Some(self.partition.limits().log_end)
+    }
+
+    fn discard_before(&self, offset: Offset) {
+        let partition = Rc::clone(&self.partition);
+        rt::spawn_background(async move {
+            let log = partition.log();
+            let outcome = match log.flush().await {
+                Ok(_) => log.delete_records(offset).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                tracing::warn!(partition = %partition.name(), %offset, %error, "rewritten group records were not trimmed");
+            }
+        });
     }
 }
 

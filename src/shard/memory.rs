@@ -54,7 +54,8 @@ impl MemoryBudget {
 
     /// Whether somebody waits for memory that frames of this size hold.
     pub fn pressed(&self, bytes: usize) -> bool {
-        !self.pool(bytes).waiting.borrow().is_empty()
+        let pool = self.pool(bytes);
+        pool.waiting.borrow().front().is_some_and(|first| !pool.fits(first.bytes))
     }
 
     /// Bytes admitted now.

@@ -10,6 +10,7 @@ pub mod data;
 pub mod groups;
 pub mod memory;
 pub mod router;
+mod vocabulary;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -27,7 +28,9 @@ use crate::rt;
 use crate::rt::hop::{Gone, HopSeed, Hops, Responder};
 use crate::rt::net::Net;
 use crate::shard::apply::FoundDir;
-use crate::shard::calls::{MemoryReport, MetricsReport, PartitionFacts, ShardAnswer, ShardCall, ShardFacts, WatchId};
+use crate::shard::calls::{
+    MemoryReport, MetricsReport, NetFacts, PartitionFacts, ShardAnswer, ShardCall, ShardFacts, WatchId,
+};
 use crate::shard::memory::MemoryBudget;
 use crate::types::{PartitionId, ShardIndex, TimestampMs, TopicId, TopicPartition};
 
@@ -116,7 +119,7 @@ impl From<Absent> for ProduceError {
     }
 }
 
-/// Shares of the shard's memory: half for requests, a quarter for the tail cache, an eighth for batches that were
+/// Shares of the shard's memory: half for requests, at most a quarter for the tail cache, an eighth for batches that were
 /// acknowledged before they were written; the rest covers the pinned pool, queued answers and read windows, which have bounds
 /// of their own.
 const REQUESTS_SHARE: u64 = 2;
@@ -136,7 +139,7 @@ impl Shard {
             net,
             hops: OnceCell::new(),
             memory: MemoryBudget::new((memory / REQUESTS_SHARE) as usize),
-            log_runtime: LogRuntime::new((memory / TAIL_CACHE_SHARE) as usize),
+            log_runtime: LogRuntime::new(boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize),
             image: RefCell::new(boot.image),
             topics: RefCell::default(),
             partitions: RefCell::default(),
@@ -391,7 +394,16 @@ impl Shard {
                 pinned: u64::from(self.settings.engine_io_memory_bytes),
             },
             log,
-            net,
+            net: NetFacts {
+                connections: net.connections,
+                queued_bytes: net.queued_bytes,
+                turns: net.turns,
+                full_turns: net.full_turns,
+                lingers: net.lingers,
+                parks: net.parks,
+                paused: net.paused,
+                kicks: net.kicks,
+            },
             partitions_offline: failed + self.offline.borrow().len(),
             log_bytes: partitions.iter().map(|partition| partition.log().size_bytes()).sum(),
             partitions: partitions.len(),
@@ -409,22 +421,9 @@ fn offline_facts(id: PartitionId, offline: &Offline) -> PartitionFacts {
         topic_id: id.topic_id.to_string(),
         partition: id.partition.value(),
         log_dir: offline.log_dir,
-        ack_class: "",
         offline: Some(offline.reason.clone()),
         leader_epoch: -1,
-        log_start_offset: 0,
-        last_stable_offset: 0,
-        high_watermark: 0,
-        log_end_offset: 0,
-        written_offset: 0,
-        flushed_offset: 0,
-        size_bytes: 0,
-        segments: 0,
-        records_in: 0,
-        bytes_in: 0,
-        bytes_out: 0,
-        waiting_acks: 0,
-        waiting_fetches: 0,
+        ..Default::default()
     }
 }
 

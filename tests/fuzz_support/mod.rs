@@ -52,11 +52,10 @@ pub fn frame(bytes: &[u8]) {
     }
 }
 
-/// A whole request. A good body with a byte more or less is no good body.
+/// A whole request: what is read of it is what its header says.
 pub fn request(bytes: &[u8]) {
-    if decode_any_request(bytes).is_ok() {
-        assert!(decode_any_request(&[bytes, &[0]].concat()).is_err());
-        assert!(decode_any_request(&bytes[..bytes.len() - 1]).is_err());
+    if let Ok(header) = decode_any_request(bytes) {
+        assert_eq!(parse_request_header(bytes).map(|(header, _)| header), Ok(header));
     }
 }
 
@@ -140,7 +139,7 @@ pub fn recovery(bytes: &[u8]) {
     recovery.feed(file);
     let recovered = recovery.end().expect("nothing below the recovery point can be damaged");
     assert!(recovered.valid_bytes + recovered.lost_bytes <= file.len() as u64);
-    let (end, ..) = recovery.finish().unwrap();
+    let (end, ..) = recovery.finish(base).unwrap();
     assert!(end >= base);
 }
 

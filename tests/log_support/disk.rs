@@ -3,8 +3,9 @@
 //!
 //! What may happen to an operation that no sync covers: a write leaves any of its sectors old or new; changes of a file's
 //! length happen in their order, up to any point (one journal); so do changes of names. After a mere kill, what had finished
-//! stays, and only what was under way is in doubt. Small files written whole are old or new, never mixed: they are synced
-//! before they are renamed.
+//! stays, and only what was under way is in doubt. Small files written whole are old or new, never mixed, if they are synced
+//! before they are renamed; else a power loss may leave the new name with nothing, zeroes or a part in it. The sync of a log
+//! directory stands for that of its whole file system.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ enum Change {
     Write(u64, Bytes),
     Truncate(u64),
     Preallocate(u64),
+    /// The whole file, not synced.
+    Replace(Bytes),
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +59,7 @@ enum NameChange {
 enum Running {
     Sync { inode: usize, covered: Vec<u32> },
     SyncDir { covered: Vec<u32> },
+    SyncAll { covered: Vec<u32> },
     WriteWhole { path: PathBuf, bytes: Bytes, covered: Vec<u32> },
 }
 
@@ -107,11 +111,21 @@ impl Disk {
                 let covered = finished(&self.inodes[inode].pending);
                 self.running.insert(number, Running::Sync { inode, covered });
             }
+            Op::SyncDir { path } if !self.names.keys().any(|name| name.parent() == Some(path)) => {
+                let mut covered = finished(&self.name_changes);
+                covered.extend(self.inodes.iter().flat_map(|inode| finished(&inode.pending)));
+                self.running.insert(number, Running::SyncAll { covered });
+            }
             Op::SyncDir { .. } => {
                 self.running.insert(number, Running::SyncDir { covered: finished(&self.name_changes) });
             }
-            Op::WriteWhole { path, bytes, synced } => {
-                assert!(synced);
+            Op::WriteWhole { path, bytes, synced: false } => {
+                let change = Pending { number, change: Change::Replace(bytes.clone()), finished: false };
+                let inode = self.inodes.len();
+                self.inodes.push(Inode { durable: Vec::new(), pending: vec![change] });
+                self.change_name(number, NameChange::Link(path.clone(), inode));
+            }
+            Op::WriteWhole { path, bytes, synced: true } => {
                 let covered = finished(&self.name_changes);
                 self.running.insert(number, Running::WriteWhole { path: path.clone(), bytes: bytes.clone(), covered });
             }
@@ -123,14 +137,12 @@ impl Disk {
 
     fn finish(&mut self, number: u32) {
         match self.running.remove(&number) {
-            Some(Running::Sync { inode, covered }) => {
-                let Inode { durable, pending } = &mut self.inodes[inode];
-                for change in pending.iter().filter(|change| covered.contains(&change.number)) {
-                    apply(durable, &change.change, |_| true);
-                }
-                pending.retain(|change| !covered.contains(&change.number));
-            }
+            Some(Running::Sync { inode, covered }) => self.inodes[inode].settle(&covered),
             Some(Running::SyncDir { covered }) => self.settle_names(&covered),
+            Some(Running::SyncAll { covered }) => {
+                self.inodes.iter_mut().for_each(|inode| inode.settle(&covered));
+                self.settle_names(&covered);
+            }
             Some(Running::WriteWhole { path, bytes, covered }) => {
                 self.settle_names(&covered);
                 let inode = self.inodes.len();
@@ -189,6 +201,13 @@ impl Disk {
 }
 
 impl Inode {
+    fn settle(&mut self, covered: &[u32]) {
+        for change in self.pending.iter().filter(|change| covered.contains(&change.number)) {
+            apply(&mut self.durable, &change.change, |_| true);
+        }
+        self.pending.retain(|change| !covered.contains(&change.number));
+    }
+
     fn after(&self, crash: Crash, random: &mut fastrand::Rng) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         let mut lengths_hold = true;
@@ -210,6 +229,14 @@ impl Inode {
                         _ => random.bool(),
                     });
                 }
+                Change::Replace(_) if crash == Crash::Kill => apply(&mut bytes, &change.change, |_| true),
+                Change::Replace(whole) => {
+                    let kept = [whole.len(), random.usize(0..=whole.len())];
+                    bytes = whole[..random.choice(kept).unwrap()].to_vec();
+                    if random.u8(0..4) == 0 {
+                        bytes.fill(0);
+                    }
+                }
                 _ => {
                     lengths_hold = lengths_hold && (certain || random.u8(0..4) > 0);
                     if lengths_hold {
@@ -224,6 +251,7 @@ impl Inode {
 
 fn apply(bytes: &mut Vec<u8>, change: &Change, mut keeps_sector: impl FnMut(usize) -> bool) {
     match change {
+        Change::Replace(whole) => *bytes = whole.to_vec(),
         Change::Truncate(len) => bytes.resize(*len as usize, 0),
         Change::Preallocate(len) => bytes.resize(bytes.len().max(*len as usize), 0),
         Change::Write(position, written) => {

@@ -4,7 +4,7 @@
 //! Held at every step: `Partition::check`; what replays from the log equals what is served (P6, G1); one owner of each
 //! share per generation, and commits of older generations refused (G2); an older instance of a static member is fenced as
 //! soon as the newer one was answered (G4). After the faults end, everybody who lives is in one stable generation within
-//! [`HEAL`] (G3).
+//! [`HEAL`] (G3). Writing the log anew loses nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -30,6 +30,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How long a group may prepare: the timeout, and once more for the sessions of static members nobody waits for.
 const PREPARING_MAX: Duration = Duration::from_secs(30);
+
+/// A log this long is written anew.
+const REWRITE_MIN: u64 = 25;
 
 /// What the world waits for.
 #[derive(Debug)]
@@ -94,8 +97,11 @@ struct World {
     partition: Partition,
     /// Restarts of the coordinator.
     run: u32,
-    log: Vec<(Bytes, Option<Bytes>)>,
-    pending: VecDeque<(WriteId, Vec<Record>)>,
+    /// Each record with its place, which a trimmed log keeps.
+    log: Vec<(u64, Bytes, Option<Bytes>)>,
+    log_end: u64,
+    mark: u64,
+    pending: VecDeque<(WriteId, u64, Vec<Record>)>,
     now: Duration,
     events: BinaryHeap<Reverse<(Duration, u64)>>,
     bodies: BTreeMap<u64, Event>,
@@ -127,6 +133,7 @@ struct Seen {
     commits: u64,
     refused_commits: u64,
     deletions: u64,
+    discards: u64,
 }
 
 impl World {
@@ -157,10 +164,12 @@ impl World {
         Self {
             rng,
             seed,
-            partition: Partition::new(settings.clone()),
+            partition: Partition::new(settings.clone()).rewriting_after(REWRITE_MIN),
             settings,
             run: 0,
             log: Vec::new(),
+            log_end: 0,
+            mark: 0,
             pending: VecDeque::new(),
             now: Duration::ZERO,
             events: BinaryHeap::new(),
@@ -276,11 +285,11 @@ impl World {
                 }
             }
             Event::Written { run, ok } if run == self.run => {
-                let (id, records) = self.pending.pop_front().expect("one event per write");
+                let (id, at, records) = self.pending.pop_front().expect("one event per write");
                 let result = if ok { Ok(()) } else { Err(GroupError::CoordinatorNotAvailable) };
                 self.seen.failed_writes += u64::from(!ok);
                 if ok {
-                    records.iter().for_each(|record| self.note_durable(record));
+                    self.note_durable(at, &records);
                 }
                 let mut fx = Effects::default();
                 self.partition.on_written(self.clock(), id, result, &mut fx);
@@ -400,15 +409,15 @@ impl World {
     fn restart(&mut self) {
         self.seen.restarts += 1;
         let survivors = self.rng.usize(0..=self.pending.len());
-        for (_, records) in std::mem::take(&mut self.pending).into_iter().take(survivors) {
-            records.iter().for_each(|record| self.note_durable(record));
+        for (_, at, records) in std::mem::take(&mut self.pending).into_iter().take(survivors) {
+            self.note_durable(at, &records);
         }
         for (ticket, answer) in self.partition.on_unload(self.clock()) {
             self.deliver(ticket, answer);
         }
         assert!(self.askers.is_empty(), "seed {}: unanswered {:?}", self.seed, self.askers);
         self.run += 1;
-        self.partition = self.replayed();
+        self.partition = self.replayed().rewriting_after(REWRITE_MIN);
         // What was told but not yet durable is forgotten, as in Kafka: a generation that was joined but not assigned.
         let snapshot = self.partition.snapshot();
         let value = snapshot.get(GROUP).and_then(|group| group.value.as_ref());
@@ -425,7 +434,7 @@ impl World {
 
     fn replayed(&self) -> Partition {
         let mut partition = Partition::new(self.settings.clone());
-        for (key, value) in &self.log {
+        for (_, key, value) in &self.log {
             partition.replay(Record::parse(key, value.as_deref()).expect("our own").expect("of our kinds"));
         }
         partition
@@ -593,27 +602,47 @@ impl World {
 
     fn take(&mut self, fx: Effects) {
         self.partition.check();
+        if fx.mark {
+            self.mark = self.log_end;
+        }
         for (id, records) in fx.writes {
             records.iter().for_each(|record| self.check_write(record));
-            self.pending.push_back((id, records));
+            let at = self.log_end;
+            self.log_end += records.len() as u64;
+            self.pending.push_back((id, at, records));
             let (ok, delay) = (!self.chance(4), Duration::from_millis(self.rng.u64(0..30)));
             // The log completes in order: each event takes the oldest.
             self.after(delay, Event::Written { run: self.run, ok });
+        }
+        if fx.discard {
+            self.seen.discards += 1;
+            self.log.retain(|(at, ..)| *at >= self.mark);
+            self.check_replay();
         }
         for (ticket, answer) in fx.replies {
             self.deliver(ticket, answer);
         }
     }
 
-    /// G2: what is written for a member belongs to the newest generation.
+    /// G2: what is written for a member belongs to the newest generation. What is only written anew may be older.
     fn check_write(&mut self, record: &Record) {
-        if let Record::Offset { value: Some(committed), .. } = record {
+        if let Record::Offset { partition, value: Some(committed), .. } = record
+            && self.committed.get(&partition.value()) != Some(&committed.offset)
+        {
             let generation = (committed.offset >> 32) as i32;
             assert!(generation == -1 || generation == self.told_generation, "stale commit of {generation}");
         }
     }
 
-    fn note_durable(&mut self, record: &Record) {
+    fn note_durable(&mut self, at: u64, records: &[Record]) {
+        for (at, record) in (at..).zip(records) {
+            self.note_record(record);
+            let (key, value) = record.encode().expect("short strings");
+            self.log.push((at, key, value));
+        }
+    }
+
+    fn note_record(&mut self, record: &Record) {
         match record {
             Record::Offset { partition, value: Some(committed), .. } => {
                 self.committed.insert(partition.value(), committed.offset);
@@ -630,7 +659,6 @@ impl World {
                 self.holders.clear();
             }
         }
-        self.log.push(record.encode().expect("short strings"));
     }
 
     fn deliver(&mut self, ticket: Ticket, answer: GroupAnswer) {
@@ -710,13 +738,14 @@ fn groups_keep_their_promises_under_chance() {
             commits: so_far.commits + seen.commits,
             refused_commits: so_far.refused_commits + seen.refused_commits,
             deletions: so_far.deletions + seen.deletions,
+            discards: so_far.discards + seen.discards,
         });
     });
     let seen = total.get();
     println!("{seen:?}");
     if std::env::var_os("RINGLOG_SEED").is_none() {
         let counts = [seen.stable_generations, seen.fenced, seen.failed_writes, seen.restarts];
-        let more = [seen.commits, seen.refused_commits, seen.deletions];
+        let more = [seen.commits, seen.refused_commits, seen.deletions, seen.discards];
         assert!(counts.iter().chain(&more).all(|&count| count > 0), "something never happened: {seen:?}");
     }
 }

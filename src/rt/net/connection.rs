@@ -411,16 +411,20 @@ impl Drop for FrameReader {
 /// Makes room behind what `buffer` holds, so that `wanted` bytes, more than it holds, can come to stand together.
 fn make_room(buffer: &mut BytesMut, wanted: usize, expected: Expected) {
     let held = buffer.len();
-    let (enough, fresh) = if wanted == LENGTH_BYTES {
-        (expected.room_enough(), expected.buffer_bytes())
+    let room = buffer.capacity() - held;
+    let fresh = if wanted == LENGTH_BYTES {
+        if room >= expected.room_enough() {
+            return;
+        }
+        expected.buffer_bytes()
     } else {
+        let at_once = wanted.min(RESERVED_AT_ONCE);
+        if room > 0 && buffer.capacity() >= at_once {
+            return;
+        }
         // Bytes that are there vouch for as many again.
-        let whole = wanted.min(RESERVED_AT_ONCE.max(2 * held));
-        (whole - held, whole.max(BUFFER_BYTES_MIN))
+        at_once.max(wanted.min(2 * held)).max(BUFFER_BYTES_MIN)
     };
-    if buffer.capacity() - held >= enough {
-        return;
-    }
     // If no frame split off it lives on, the same memory serves again.
     if held == 0 && buffer.try_reclaim(fresh) && buffer.capacity() <= 2 * fresh {
         return;
@@ -459,5 +463,69 @@ impl Expected {
         if filled && self.frame < OWN_BUFFER_FROM {
             self.shared = (2 * self.shared).min(BUFFER_BYTES_SHARED_MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPECTED: Expected = Expected { frame: 0, shared: BUFFER_BYTES_MIN };
+
+    /// Receives `total` bytes of one frame, `step` at a time; returns how many bytes moved from buffer to buffer.
+    fn moved_while_receiving(total: usize, step: usize) -> usize {
+        let mut buffer = BytesMut::new();
+        let mut moved = 0;
+        while buffer.len() < total {
+            let (held, place) = (buffer.len(), buffer.as_ptr());
+            make_room(&mut buffer, total, EXPECTED);
+            assert!(buffer.capacity() > held);
+            assert!(buffer.capacity() <= RESERVED_AT_ONCE.max(2 * held), "{} reserved for {held}", buffer.capacity());
+            if buffer.as_ptr() != place {
+                moved += held;
+            }
+            let received = step.min(buffer.capacity() - held).min(total - held);
+            buffer.resize(held + received, 1);
+        }
+        moved
+    }
+
+    #[test]
+    fn a_frame_of_usual_size_is_received_in_place() {
+        assert_eq!(moved_while_receiving(1 << 20, 100_000), 0);
+        assert_eq!(moved_while_receiving(300, 7), 0);
+    }
+
+    #[test]
+    fn a_huge_frame_grows_with_its_bytes_and_moves_each_about_once() {
+        let total = 64 << 20;
+        assert!(moved_while_receiving(total, 128 << 10) <= total + total / 8);
+    }
+
+    #[test]
+    fn the_next_frame_of_the_same_size_fits_whole() {
+        for frame in [OWN_BUFFER_FROM, 16 << 10, 64 << 10, PREDICTED_MAX] {
+            let mut buffer = BytesMut::new();
+            make_room(&mut buffer, LENGTH_BYTES, Expected { frame, ..EXPECTED });
+            assert!(buffer.capacity() >= frame + frame / 20, "{frame}");
+        }
+        let mut buffer = BytesMut::new();
+        make_room(&mut buffer, LENGTH_BYTES, Expected { frame: 100 << 20, ..EXPECTED });
+        assert!(buffer.capacity() < 2 * PREDICTED_MAX, "one huge frame is no reason to reserve for another");
+    }
+
+    #[test]
+    fn small_frames_share_a_buffer_until_it_is_used_up() {
+        let mut buffer = BytesMut::new();
+        let mut buffers = 0;
+        let mut kept = Vec::new();
+        for _ in 0..100 {
+            let place = buffer.as_ptr();
+            make_room(&mut buffer, LENGTH_BYTES, EXPECTED);
+            buffers += u32::from(buffer.as_ptr() != place);
+            buffer.resize(200, 1);
+            kept.push(buffer.split_to(200));
+        }
+        assert!(buffers <= 100 * 200 / (BUFFER_BYTES_MIN as u32 - 456) + 1, "{buffers} buffers");
     }
 }

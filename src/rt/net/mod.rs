@@ -263,7 +263,7 @@ impl Inner {
     }
 
     fn mark_dirty(&self, connection: &Rc<Connection>) {
-        if !connection.dirty.replace(true) {
+        if connection.is_open() && !connection.dirty.replace(true) {
             self.dirty.borrow_mut().push(connection.clone());
             self.nudge();
         }

@@ -60,6 +60,7 @@ pub struct Reply {
 }
 
 /// One place of the line.
+#[allow(clippy::large_enum_variant, reason = "a place is filled soon, and moves once")]
 enum Place {
     Reserved,
     Filled(Reply),
@@ -221,13 +222,18 @@ impl Slot {
             // An answer nobody will get; its slices are dropped here, outside the borrow.
             return;
         }
+        let was_long = out.line.len() >= PLACES_MAX;
         let at = usize::try_from(self.number - out.front).expect("the line fits into memory");
         out.line[at] = place;
         out.queued_bytes += bytes;
         out.advance_line();
         let something = !out.ready.is_empty() || out.closing;
         let over = connection.reader_is_gone.get() && out.is_idle();
+        let shortened = was_long && out.line.len() < PLACES_MAX;
         drop(out);
+        if shortened {
+            connection.changed.notify_all();
+        }
         connection.net.change_queued(bytes, 0);
         if something || over {
             connection.net.mark_dirty(connection);
