@@ -75,7 +75,9 @@ start_broker() {
     kill -0 "$broker" 2>/dev/null || break
     sleep 0.05
   done
-  tail -n 20 "$dir/broker.out" >&2
+  echo "not ready: $dir/broker.out ends with" >&2
+  tail -n 12 "$dir/broker.out" >&2
+  stop_broker || true
   return 1
 }
 

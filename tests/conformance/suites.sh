@@ -3,7 +3,8 @@
 # has the folder with the programs that run them.
 #   suites.sh DIR SUITE …     DIR/suites/SUITE (go/franz-go, go/sarama, go/kafka-go, native/rust-clients, native/librdkafka)
 #                             is run with --quick against a Ringlog of its own; 'wirediff' means DIR/wirediff
-# What suites.later lists as not served yet is run, and skipped when it fails; a test of that list that passes says so.
+# What suites.later lists as not served yet is run, and skipped when it fails; a test of that list that passes says so. A
+# difference in an answer must be one that wirediff.explained explains.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 dir=$1
 shift
@@ -21,6 +22,19 @@ judge() {
     END { print count["PASS"] + 0, count["FAIL"] + 0, count["SKIP"] + 0 > file }' "$here/suites.later" -
 }
 
+# compare A B EXAMPLE   fails on what cannot be decoded, and on the lines of differences that nothing explains.
+compare() {
+  local text unexplained
+  text=$("$wirediff" -q --advertised "$1" "$2" "$3" 2>&1) || true
+  unexplained=$(awk '/^DIFFERENT/ { title = $0; next } /^(FAILED|      )/ { print title ": " $0 }' <<< "$text" |
+    grep -vEf <(grep -v '^#' "$explained") || true)
+  echo "$unexplained"
+  tail -n 1 <<< "$text"
+  [ -z "$unexplained" ] && tail -n 1 <<< "$text" | grep -q ' 0 failed'
+}
+export -f compare
+export wirediff=$dir/wirediff/wirediff explained=$here/wirediff.explained
+
 for suite in "$@"; do
   settings=(node.id=1 num.partitions=4 group.initial.rebalance.delay.ms=0 auto.create.topics.enable=true)
   case $suite in
@@ -34,7 +48,7 @@ for suite in "$@"; do
   start_broker ringlog "$work/${suite//\//-}" "${settings[@]}"
   if [ "$suite" = wirediff ]; then
     for example in "$dir"/wirediff/examples/*.json; do
-      check "wirediff/$(basename "$example" .json)" 300 "$dir/wirediff/wirediff" -q --advertised "$reference" "$bootstrap" "$example" || true
+      check "wirediff/$(basename "$example" .json)" 300 bash -c 'compare "$@"' compare "$reference" "$bootstrap" "$example" || true
     done
     stop_broker || failed=$((failed + 1))
     broker=$reference_pid reference_pid=''
