@@ -38,18 +38,7 @@ fn no_request_waits_longer_than_the_hogs_slices_explain() {
             })
         })
         .collect();
-    // What the scheduler does to any thread there: one that wakes every few milliseconds.
-    let told = stop.clone();
-    let control = std::thread::spawn(move || {
-        pin_to(cpu);
-        let mut worst = Duration::ZERO;
-        while !told.load(Ordering::Relaxed) {
-            let due = Instant::now() + Duration::from_millis(3);
-            std::thread::park_timeout(Duration::from_millis(3));
-            worst = worst.max(due.elapsed());
-        }
-        worst
-    });
+    let control = Control::start(cpu);
     let (sender, receiver) = std::sync::mpsc::channel();
     let shards = start(setup, move |_| {
         let sender = sender.clone();
@@ -67,7 +56,7 @@ fn no_request_waits_longer_than_the_hogs_slices_explain() {
     let (worst, kicks) = receiver.recv().unwrap();
     stop.store(true, Ordering::Relaxed);
     hogs.into_iter().for_each(|hog| hog.join().unwrap());
-    let control = control.join().unwrap();
+    let control = control.lateness(1.0);
     println!("{kicks} kicks, the longest wait of a plain thread {control:?}");
     // A request needs the core a few times: to be read, to be handled, to be kicked. A hang would last until the end.
     let bound = 8 * control + Duration::from_millis(200);

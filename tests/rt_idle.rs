@@ -50,6 +50,8 @@ fn two_shards_with_idle_connections_use_no_cpu() {
                 least = least.min(receiver.recv().await.unwrap());
                 fewest_turns = fewest_turns.min(net.stats().turns - turns);
             }
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            println!("{}", status.lines().find(|line| line.starts_with("VmRSS")).unwrap());
             println!("{:.3} % of a core, watchdog included; {fewest_turns} turns in 2 s", least * 100.0);
             assert!(least < 0.005, "{:.3} % of a core", least * 100.0);
             // The wake-up that ends the wait, and the settling kick after it.

@@ -17,14 +17,17 @@ use std::time::Duration;
 use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
 
 pub use super::host::probe_host;
+use super::host::{LockedMemory, memlock_bytes};
 use super::pulse::{Pulse, Watchdog};
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
-/// Entries of each ring; a mass of cancellations beyond it would panic inside glommio.
-const RING_DEPTH: usize = 1024;
 /// Each shard's pool of direct-I/O memory. glommio registers it with its rings, which makes all of it resident.
 const IO_MEMORY_BYTES_DEFAULT: usize = 4 << 20;
+/// The kernel gives back the locked memory of a process that just ended when it gets to it; a broker that is started again
+/// at once may have to wait for that of its predecessor.
+const LOCK_ATTEMPTS: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Two, staggered: one alone may itself be among the tasks that glommio forgot.
 const HEARTBEATS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(13)];
 /// Content of the probe files: one block, so that a direct read of it succeeds on every device.
@@ -80,10 +83,11 @@ where
     if setup.cpus.is_empty() {
         return Err(StartError::Other("no CPU to run on: the CPU set is empty".into()));
     }
+    let memory = LockedMemory::plan(setup.cpus.len(), setup.io_memory_bytes, memlock_bytes())?;
     let probes = Probes::write(&setup.data_dirs)?;
     let mut shards = Vec::with_capacity(setup.cpus.len());
     for (index, cpu) in setup.cpus.iter().enumerate() {
-        match StartedShard::start(index, *cpu, setup.io_memory_bytes, probes.paths.clone(), main.clone()) {
+        match StartedShard::start_patiently(index, *cpu, memory, &probes.paths, &main) {
             Ok(shard) => shards.push(shard),
             Err(error) => {
                 shards.into_iter().for_each(StartedShard::give_up);
@@ -149,10 +153,31 @@ struct StartedShard {
 }
 
 impl StartedShard {
+    /// Tries again while no memory can be locked.
+    fn start_patiently<F, Fut>(
+        index: ShardIndex,
+        cpu: usize,
+        memory: LockedMemory,
+        probes: &[PathBuf],
+        main: &F,
+    ) -> Result<Self, StartError>
+    where
+        F: Fn(ShardIndex) -> Fut + Send + Clone + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        for _ in 0..LOCK_ATTEMPTS {
+            match Self::start(index, cpu, memory, probes.to_vec(), main.clone()) {
+                Err(StartError::MemLock(_)) => std::thread::park_timeout(LOCK_PAUSE),
+                result => return result,
+            }
+        }
+        Self::start(index, cpu, memory, probes.to_vec(), main.clone())
+    }
+
     fn start<F, Fut>(
         index: ShardIndex,
         cpu: usize,
-        io_memory_bytes: usize,
+        memory: LockedMemory,
         probes: Vec<PathBuf>,
         main: F,
     ) -> Result<Self, StartError>
@@ -170,8 +195,8 @@ impl StartedShard {
         let shared = pulse.clone();
         let handle = LocalExecutorBuilder::new(Placement::Fixed(cpu))
             .name(&format!("shard-{index}"))
-            .io_memory(io_memory_bytes)
-            .ring_depth(RING_DEPTH)
+            .io_memory(memory.pool_bytes)
+            .ring_depth(memory.ring_depth)
             .preempt_timer(PREEMPT_EVERY)
             .spawn(move || async move {
                 let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
@@ -314,6 +339,12 @@ fn explain(shard: ShardIndex, error: &GlommioError<()>) -> StartError {
         GlommioError::ReactorError(ReactorErrorKind::MemLockLimit(is, wanted)) => StartError::MemLock(format!(
             "memlock limit is {is} bytes, the rings need {wanted}: raise it with `ulimit -l 8192` or LimitMEMLOCK=8M"
         )),
+        GlommioError::IoError(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+            StartError::MemLock(format!(
+                "shard {shard}: no memory may be locked for its rings; raise the limit with `ulimit -l 8192` or LimitMEMLOCK=8M, \
+             or end other programs of this user that use io_uring"
+            ))
+        }
         GlommioError::BuilderError(glommio::BuilderErrorKind::ThreadPanic(_)) => {
             StartError::Other(format!("shard {shard}: its thread panicked (see the log)"))
         }

@@ -1,6 +1,6 @@
 //! Shell. Is this machine fit to run a shard?
 //!
-//! Owns the questions to the kernel and the raising of soft limits. Always: one finding is one line that says what, where and
+//! Owns the questions to the kernel, the raising of soft limits and the plan of what may be locked. Always: one finding is one line that says what, where and
 //! what to do. Source: glommio 0.9.0 (its limits and required operations), io_uring_setup(2).
 
 use rustix::io::Errno;
@@ -17,6 +17,12 @@ const NOFILE_WANTED: u64 = 16 * 1024;
 const KERNEL_MIN: (u32, u32) = (5, 11);
 /// Older ones had direct-I/O hangs that were fixed or never measured.
 const KERNEL_WANTED: (u32, u32) = (6, 1);
+/// Entries of each ring; a mass of cancellations beyond it would panic inside glommio. Fewer where little memory may be
+/// locked.
+const RING_DEPTHS: [usize; 2] = [1024, 256];
+/// Locked memory of a shard's three rings per entry of depth: submissions of 64 bytes, twice as many completions of 16, an
+/// index, rounded up.
+const RINGS_BYTES_PER_ENTRY: u64 = 3 * 128;
 /// As small as a ring can be: the question is only whether it is permitted.
 const PROBE_ENTRIES: u32 = 2;
 
@@ -42,6 +48,42 @@ fn raise(resource: Resource) -> Option<u64> {
     let limit = getrlimit(resource);
     let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if limit.current != limit.maximum && setrlimit(resource, wanted).is_ok() { limit.maximum } else { limit.current }
+}
+
+/// How much memory this process may lock, `None` without a limit: for root, unless its container took that right away.
+pub(super) fn memlock_bytes() -> Option<u64> {
+    let privileged = rustix::thread::capabilities(None)
+        .is_ok_and(|capabilities| capabilities.effective.contains(rustix::thread::CapabilitySet::IPC_LOCK));
+    if privileged { None } else { getrlimit(Resource::Memlock).current }
+}
+
+/// How rings and pools share what may be locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LockedMemory {
+    pub(super) ring_depth: usize,
+    pub(super) pool_bytes: usize,
+}
+
+impl LockedMemory {
+    /// `limit`: what this user may lock, `None` without a limit. The rings must fit. The pools need not: glommio tries to
+    /// register each with three rings and goes on without when that fails, which costs nothing we could measure. But a pool
+    /// that is registered must leave room for the rings of the next shard; so either all fit, or none, for which each is made
+    /// too large to be locked (unlocked, only the part in use is resident).
+    pub(super) fn plan(shards: usize, pool_bytes: usize, limit: Option<u64>) -> Result<Self, StartError> {
+        let Some(limit) = limit else { return Ok(Self { ring_depth: RING_DEPTHS[0], pool_bytes }) };
+        let rings_bytes = |depth: usize| shards as u64 * depth as u64 * RINGS_BYTES_PER_ENTRY;
+        let Some(ring_depth) = RING_DEPTHS.into_iter().find(|depth| rings_bytes(*depth) <= limit) else {
+            return Err(StartError::MemLock(format!(
+                "memlock limit is {limit} bytes, the rings of {shards} shards need {}: raise it with `ulimit -l 8192`, \
+                 LimitMEMLOCK=8M (systemd) or --ulimit memlock=8388608 (containers), or run fewer shards",
+                rings_bytes(RING_DEPTHS[1])
+            )));
+        };
+        let all_pools = 3 * shards as u64 * pool_bytes as u64;
+        let fits = rings_bytes(ring_depth) + all_pools <= limit;
+        let unlocked = usize::try_from(limit).unwrap_or(usize::MAX).max(pool_bytes);
+        Ok(Self { ring_depth, pool_bytes: if fits { pool_bytes } else { unlocked } })
+    }
 }
 
 fn judge_kernel(release: &str, warnings: &mut Vec<String>) -> Result<(), StartError> {
@@ -164,5 +206,23 @@ mod tests {
             let text = explain_ring_failure(errno, disabled);
             assert!(text.contains(word) && !text.contains('\n'), "{text}");
         }
+    }
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn pools_are_locked_all_or_none() {
+        let plan = |shards, pool, limit| LockedMemory::plan(shards, pool, limit).unwrap();
+        assert_eq!(plan(2, 4 * MIB, None), LockedMemory { ring_depth: 1024, pool_bytes: 4 * MIB });
+        assert_eq!(plan(2, MIB, Some(8 << 20)), LockedMemory { ring_depth: 1024, pool_bytes: MIB });
+        // Two of three would fit, and the third shard would find no room for its rings.
+        assert_eq!(plan(3, MIB, Some(8 << 20)), LockedMemory { ring_depth: 1024, pool_bytes: 8 * MIB });
+        assert_eq!(plan(64, 4 * MIB, Some(8 << 20)), LockedMemory { ring_depth: 256, pool_bytes: 8 * MIB });
+    }
+
+    #[test]
+    fn rings_that_do_not_fit_are_one_clear_line() {
+        let text = LockedMemory::plan(16, MIB, Some(512 << 10)).unwrap_err().to_string();
+        assert!(text.contains("16 shards") && text.contains("ulimit -l") && !text.contains('\n'), "{text}");
     }
 }

@@ -32,8 +32,10 @@ const LOOKS_BEFORE_END: u32 = 1000;
 pub(super) struct Pulse {
     /// Rises with every sign of life.
     turns: AtomicU64,
-    /// Pieces of work in flight that will need the shard again: file operations, background tasks, `rt::work` guards.
+    /// Pieces of work in flight that will need the shard again: file operations, blocking calls, `rt::work` guards.
     work: AtomicU32,
+    /// Background tasks that wait for the executor.
+    background: AtomicU32,
     /// The net task waits in glommio's ring and has nothing to do.
     parked: AtomicBool,
     /// The net task sleeps, here or in glommio, and a message must ring.
@@ -55,6 +57,7 @@ impl Pulse {
         Ok(Arc::new(Self {
             turns: AtomicU64::new(0),
             work: AtomicU32::new(0),
+            background: AtomicU32::new(0),
             // Without a net task there is nobody who should turn.
             parked: AtomicBool::new(true),
             sleeping: AtomicBool::new(false),
@@ -82,6 +85,19 @@ impl Pulse {
 
     pub(super) fn set_work(&self, count: u32) {
         self.work.store(count, Ordering::Relaxed);
+    }
+
+    /// One background task more, or less, that can run.
+    pub(super) fn count_background(&self, more: bool) {
+        if more {
+            self.background.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.background.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn has_background(&self) -> bool {
+        self.background.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn set_parked(&self, parked: bool) {
@@ -253,6 +269,7 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
             // The last question costs a system call, so it is asked only where the others leave the answer open.
             let due = !pulse.parked.load(Ordering::Relaxed)
                 || pulse.work.load(Ordering::Relaxed) > 0
+                || pulse.has_background()
                 || (turns == seen.turns && pulse.oversleeps());
             all_idle &= !due && turns == seen.turns && seen.settling == Settling::Settled;
             match seen.look(turns, due) {

@@ -12,8 +12,9 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use glommio::{Latency, Shares, TaskQueueHandle};
@@ -50,7 +51,6 @@ pub(super) struct Current {
     tasks: RefCell<Slab<Option<Waker>>>,
     ending: Cell<bool>,
     panics: Cell<u64>,
-    background_tasks: Cell<u32>,
     work: Cell<u32>,
     /// Rises with activity; tells the heartbeats whether to go on.
     stirs: Cell<u64>,
@@ -73,7 +73,6 @@ impl Current {
             tasks: RefCell::default(),
             ending: Cell::new(false),
             panics: Cell::new(0),
-            background_tasks: Cell::new(0),
             work: Cell::new(0),
             stirs: Cell::new(0),
             stirred: Event::default(),
@@ -99,11 +98,6 @@ impl Current {
     fn change_work(&self, by: i32) {
         self.work.set(self.work.get().checked_add_signed(by).expect("each guard counts itself out once"));
         self.pulse.set_work(self.work.get());
-    }
-
-    /// Whether tasks wait or run in the background queue.
-    pub(super) fn has_background_tasks(&self) -> bool {
-        self.background_tasks.get() > 0
     }
 
     /// Shows a sign of life every `period` while there is work in flight or something happened within the period.
@@ -186,19 +180,24 @@ enum Polls {
     Uncounted,
 }
 
-/// Like [`spawn`], in the background task queue (retention, recovery, compaction): fewer shares, no latency promise. For
-/// work that ends: while one lives the shard beats its heart and never lingers, so a ticker belongs into [`spawn`].
+/// Like [`spawn`], in the background task queue (retention, recovery, compaction): fewer shares, no latency promise. While one
+/// can run the shard does not linger.
 pub fn spawn_background<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     let current = Current::get();
     let queue = current.background;
-    let counted = Counted::new(current.clone());
+    let (pulse, state) = (current.pulse.clone(), AtomicU8::new(RUNNABLE));
+    pulse.count_background(true);
+    let background = Background(Arc::new(BackgroundWaker { pulse, state, task: OnceLock::new() }));
+    current.stir();
     spawn_guarded(current, queue, Polls::Counted, async move {
-        let _counted = counted;
+        let waker = Waker::from(background.0.clone());
         let mut future = pin!(future);
         std::future::poll_fn(|context| {
+            background.0.task.get_or_init(|| context.waker().clone());
+            background.0.leave_runnable(WAITING);
             IN_BACKGROUND.set(true);
             let _reset = Reset;
-            future.as_mut().poll(context)
+            future.as_mut().poll(&mut Context::from_waker(&waker))
         })
         .await
     })
@@ -212,22 +211,47 @@ impl Drop for Reset {
     }
 }
 
-/// Counts one background task, which is work in flight.
-struct Counted(Rc<Current>);
+/// Counts a background task while it waits for the executor: glommio does not tell, and the net task must give way then.
+struct BackgroundWaker {
+    pulse: Arc<Pulse>,
+    state: AtomicU8,
+    task: OnceLock<Waker>,
+}
 
-impl Counted {
-    fn new(current: Rc<Current>) -> Self {
-        current.background_tasks.set(current.background_tasks.get() + 1);
-        current.change_work(1);
-        current.stir();
-        Self(current)
+const WAITING: u8 = 0;
+const RUNNABLE: u8 = 1;
+/// Whoever still holds its waker wakes nobody.
+const ENDED: u8 = 2;
+
+impl BackgroundWaker {
+    fn leave_runnable(&self, to: u8) {
+        if self.state.swap(to, Ordering::Relaxed) == RUNNABLE {
+            self.pulse.count_background(false);
+        }
     }
 }
 
-impl Drop for Counted {
+impl Wake for BackgroundWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.compare_exchange(WAITING, RUNNABLE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.pulse.count_background(true);
+        }
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+/// Settles a background task's count when the task ends.
+struct Background(Arc<BackgroundWaker>);
+
+impl Drop for Background {
     fn drop(&mut self) {
-        self.0.background_tasks.set(self.0.background_tasks.get() - 1);
-        self.0.change_work(-1);
+        self.0.leave_runnable(ENDED);
     }
 }
 
@@ -297,7 +321,7 @@ pub fn panics() -> u64 {
 }
 
 /// Marks work in flight until dropped: while any is, the shard's heartbeats beat and the watchdog minds the shard. File
-/// operations and background tasks mark themselves. Not for what merely waits for a client, such as a long poll.
+/// operations and blocking calls mark themselves. Not for what merely waits for a client, such as a long poll.
 pub struct Work(Rc<Current>);
 
 /// See [`Work`].

@@ -5,8 +5,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ringlog::rt::executor::{Setup, run_one};
@@ -142,4 +143,36 @@ pub(crate) fn saturate(address: SocketAddr, connections: usize, stop: &AtomicBoo
         }
     }
     answers
+}
+
+/// What the scheduler does to any thread on a CPU: how late one is that wakes every few milliseconds.
+pub(crate) struct Control {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<Duration>>,
+}
+
+impl Control {
+    pub(crate) fn start(cpu: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let thread = std::thread::spawn(move || {
+            assert!(core_affinity::set_for_current(core_affinity::CoreId { id: cpu }));
+            let mut late = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                let due = Instant::now() + Duration::from_millis(3);
+                std::thread::park_timeout(Duration::from_millis(3));
+                late.push(due.elapsed());
+            }
+            late.sort();
+            late
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it; `part` of the times it was not later than the result.
+    pub(crate) fn lateness(self, part: f64) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        let late = self.thread.join().unwrap();
+        late.get(((late.len() as f64 * part) as usize).min(late.len().saturating_sub(1))).copied().unwrap_or_default()
+    }
 }

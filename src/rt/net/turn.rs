@@ -224,7 +224,7 @@ impl Turner {
         // Background tasks run only while this one waits in glommio.
         let quiet = net.now.get().saturating_duration_since(self.quiet_since);
         let left = net.config.linger.saturating_sub(quiet);
-        if left.is_zero() || net.current.has_background_tasks() {
+        if left.is_zero() || net.current.pulse.has_background() {
             self.park().await;
             return Duration::ZERO;
         }
