@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use super::{BatchError, BatchInfo, Codec, HEADER_BYTES, codecs, parse_header, whole};
+use super::{BatchError, BatchInfo, Codec, HEADER_BYTES, codecs, header_of, info_of, whole};
 use crate::types::TimestampMs;
 
 /// One record, borrowed from its batch.
@@ -38,8 +38,9 @@ impl<'a> Records<'a> {
     /// Opens the batch at the start of `batch`; its records may take `bytes_max` bytes once decompressed. The CRC is not
     /// checked here. Errors: those of the header, `Unreadable` for an unknown codec or a broken stream, `TooLarge`.
     pub fn open(batch: &'a [u8], bytes_max: usize) -> Result<Self, BatchError> {
-        let info = parse_header(batch)?;
-        let stored = whole(batch, &info)?.get(HEADER_BYTES..).expect("a batch is longer than its header");
+        let header = header_of(batch)?;
+        let info = info_of(header)?;
+        let stored = whole(batch, header)?.get(HEADER_BYTES..).expect("a batch is longer than its header");
         let codec = info.codec.ok_or(BatchError::Unreadable("unknown codec"))?;
         let body = match codec {
             Codec::None if stored.len() > bytes_max => return Err(BatchError::TooLarge { bytes_max }),
