@@ -164,6 +164,12 @@ pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     info_of(header_of(bytes)?)
 }
 
+/// How long the batch at the start of `bytes` says it is; only length and format are looked at. For limits of size, which
+/// Kafka holds before the checksum: a client splits a batch that is too large, and sends a damaged one again.
+pub fn announced_bytes(bytes: &[u8]) -> Result<u32, BatchError> {
+    header_of(bytes).map(Header::batch_bytes)
+}
+
 /// Structure, checksum and counts of the one batch at the start of `bytes`, as a producer writes it: as many offsets as
 /// records, and at least one. What follows the batch is not looked at.
 pub fn check(bytes: &[u8]) -> Result<BatchInfo, BatchError> {

@@ -162,8 +162,12 @@ fn each_truncation_is_named_as_one() {
 }
 
 #[test]
-fn a_header_is_enough_to_parse() {
+fn a_header_is_enough_to_parse_and_its_length_is_known_even_when_damaged() {
     assert_eq!(parse_header(&GOLDEN[..HEADER_BYTES]), parse_header(GOLDEN));
+    let mut damaged = GOLDEN[..HEADER_BYTES].to_vec();
+    damaged[57] = 0x80;
+    assert_eq!(parse_header(&damaged), Err(BatchError::Invalid("negative record count")));
+    assert_eq!(announced_bytes(&damaged), Ok(87));
 }
 
 #[test]
