@@ -139,17 +139,17 @@ pub enum BatchError {
     /// The length field is smaller than any batch: CORRUPT_MESSAGE.
     #[error("impossible batch length {0}")]
     Length(i32),
-    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD.
+    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD. Any other number is no format: CORRUPT_MESSAGE.
     #[error("message format {0}; only 2 is served")]
     Magic(i8),
     /// The bytes changed since they were written: CORRUPT_MESSAGE.
     #[error("checksum mismatch")]
     Crc,
-    /// Fields or counts contradict each other or the rules for producers: INVALID_RECORD.
+    /// Fields, counts or records contradict each other or the rules for producers: INVALID_RECORD.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The records cannot be decompressed or read, or the codec is unknown: UNKNOWN_SERVER_ERROR, as Kafka answers.
-    #[error("unreadable records: {0}")]
+    /// The records cannot be decompressed, or the codec is unknown: UNKNOWN_SERVER_ERROR, as Kafka answers.
+    #[error("{0}")]
     Unreadable(&'static str),
     /// The records outgrow what the caller allows them to take once decompressed: MESSAGE_TOO_LARGE.
     #[error("records take more than {bytes_max} bytes when decompressed")]
@@ -162,6 +162,12 @@ pub enum BatchError {
 /// Reads the header of the first batch in `bytes` without checking the CRC. Needs only the header, not the whole batch.
 pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     info_of(header_of(bytes)?)
+}
+
+/// How long the batch at the start of `bytes` says it is; only length and format are looked at. For limits of size, which
+/// Kafka holds before the checksum: a client splits a batch that is too large, and sends a damaged one again.
+pub fn announced_bytes(bytes: &[u8]) -> Result<u32, BatchError> {
+    header_of(bytes).map(Header::batch_bytes)
 }
 
 /// Structure, checksum and counts of the one batch at the start of `bytes`, as a producer writes it: as many offsets as
@@ -188,13 +194,17 @@ pub fn check_stored(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
 }
 
 /// [`check`] and what Kafka asks of a produce request besides: exactly one batch, base offset 0, no control batch, and a
-/// sequence beside each producer id. Bytes after the batch that are no whole batch are ignored, as Kafka does: the caller
-/// keeps the first [`BatchInfo::bytes`].
+/// sequence beside each producer id. What follows the batch is ignored as in Kafka, unless its first bytes already show that
+/// it can be no batch, or it is a whole one: the caller keeps the first [`BatchInfo::bytes`].
 pub fn check_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     let header = header_of(bytes)?;
     let rest = bytes.get(whole(bytes, header)?.len()..).expect("the whole batch is there");
-    if header_of(rest).is_ok_and(|second| whole(rest, second).is_ok()) {
-        return Err(BatchError::Invalid("more than one batch for a partition"));
+    match header_of(rest) {
+        Ok(second) if whole(rest, second).is_ok() => {
+            return Err(BatchError::Invalid("more than one batch for a partition"));
+        }
+        Err(error @ (BatchError::Length(_) | BatchError::Magic(_))) => return Err(error),
+        _ => {}
     }
     if header.base_offset.get() != 0 {
         return Err(BatchError::Invalid("a producer's base offset must be 0"));
