@@ -85,5 +85,5 @@ fn a_transaction_finds_no_coordinator_and_is_not_told_to_try_again() {
     let broker = Broker::start(1, &[]);
     let request = FindCoordinatorRequest { key_type: 1, coordinator_keys: vec!["txn".into()], ..Default::default() };
     let answer = broker.connect().ask(4, &request, decoded!(FindCoordinatorResponse));
-    assert_eq!(answer.coordinators[0].error_code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(answer.coordinators[0].error_code, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
 }

@@ -46,8 +46,8 @@ pub(super) async fn init_producer_id(cx: &Context<'_>, request: InitProducerIdRe
     match request.transactional_id.as_deref() {
         None => {}
         Some("") => return refused(ErrorCode::INVALID_REQUEST),
-        // Transactions are not served yet. A final code, so that clients do not wait for a coordinator.
-        Some(_) => return refused(ErrorCode::INVALID_REQUEST),
+        // Transactions are not served yet; FindCoordinator says the same.
+        Some(_) => return refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     }
     match cx.server.producer_ids.next().await {
         Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
