@@ -135,6 +135,6 @@ mod tests {
         assert_eq!(places.join(groups.into_iter().map(|(_, group)| group)), [5, 15]);
         let (groups, places) = split(Vec::<u8>::new(), |_| 3);
         assert!(groups.is_empty());
-        assert_eq!(places.join(Vec::<Vec<u8>>::new()), []);
+        assert_eq!(places.join(Vec::<Vec<u8>>::new()), Vec::<u8>::new());
     }
 }
