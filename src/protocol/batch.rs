@@ -131,7 +131,7 @@ pub enum BatchError {
     /// The length field is smaller than any batch: CORRUPT_MESSAGE.
     #[error("impossible batch length {0}")]
     Length(i32),
-    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD.
+    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD. Others never were: CORRUPT_MESSAGE.
     #[error("message format {0}; only 2 is served")]
     Magic(i8),
     /// The bytes changed since they were written: CORRUPT_MESSAGE.
@@ -263,6 +263,12 @@ pub fn set_log_append_time(bytes: &mut [u8], now: TimestampMs) {
         header.attributes.set(header.attributes.get() | LOG_APPEND_TIME);
         header.max_timestamp.set(now);
     });
+}
+
+/// Takes the mark of [`set_log_append_time`] off, which a client may not set, and mends the CRC. The largest timestamp
+/// stays. `bytes` is exactly one checked batch.
+pub fn set_create_time(bytes: &mut [u8]) {
+    rewrite(bytes, |header| header.attributes.set(header.attributes.get() & !LOG_APPEND_TIME));
 }
 
 /// Replaces a largest timestamp that was not the truth and mends the CRC. `bytes` is exactly one checked batch.

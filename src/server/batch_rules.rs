@@ -2,7 +2,8 @@
 //!
 //! Pure. Owns the order of the checks, which is Kafka's: the first rule that is broken gives the code. Not the checks of the
 //! batch itself (`protocol::batch`) nor of producer ids (`log`). Always: a batch that passes holds exactly the bytes its
-//! header announces. Inner records are read only where the topic needs it; Kafka reads them always (README, differences).
+//! header announces. Inner records are read only where the topic needs it, or to name those that make the header's times
+//! illegal; Kafka reads them always (README, differences).
 //! Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`; 4.4 as measured.
 
 use std::borrow::Cow;
@@ -88,22 +89,21 @@ pub(super) fn check(
         ValidateRecords::Compacted => settings.compact,
         ValidateRecords::None => false,
     };
+    let claimed = [info.base_timestamp, info.max_timestamp];
+    let legal = claimed.iter().all(|time| *time == NO_TIMESTAMP || timestamps.contains(time));
     let decompressed_max = settings.max_decompressed_message_bytes as usize;
-    if deep {
+    if deep || !legal {
         let rules = RecordRules { keys_required: settings.compact, timestamps };
         let facts = batch::validate_records(&batch, &rules, decompressed_max)?;
         if facts.max_timestamp != info.max_timestamp && !info.log_append_time {
             batch::set_max_timestamp(&mut batch, facts.max_timestamp);
             info = batch::parse_header(&batch)?;
         }
-    } else if let Some(time) = [info.base_timestamp, info.max_timestamp]
-        .into_iter()
-        .find(|time| *time != NO_TIMESTAMP && !timestamps.contains(time))
-    {
-        return Err(Refusal::because(
-            ErrorCode::INVALID_TIMESTAMP,
-            format!("timestamp {time} is outside the topic's bounds {}..={}", timestamps.start(), timestamps.end()),
-        ));
+    }
+    if info.log_append_time {
+        // On a topic of CreateTime: the times are the client's all the same.
+        batch::set_create_time(&mut batch);
+        info = batch::parse_header(&batch)?;
     }
     let mut copied = 0;
     if let Some((codec, level)) = settings.compression
@@ -242,6 +242,8 @@ mod tests {
         *flipped.last_mut().unwrap() ^= 1;
         let mut old_format = good.clone();
         old_format[16] = 1;
+        let mut future_format = good.clone();
+        future_format[16] = 3;
         let mut placed = good.clone();
         placed[7] = 5;
         let mut twice = good.clone();
@@ -250,6 +252,7 @@ mod tests {
         let cases = [
             (flipped, ErrorCode::CORRUPT_MESSAGE),
             (old_format, ErrorCode::INVALID_RECORD),
+            (future_format, ErrorCode::CORRUPT_MESSAGE),
             (placed, ErrorCode::INVALID_RECORD),
             (twice, ErrorCode::INVALID_RECORD),
             (cut, ErrorCode::INVALID_RECORD),
@@ -320,6 +323,17 @@ mod tests {
         assert_eq!(code_of(batch.clone(), &stamped, LATEST), ErrorCode::NONE);
         batch::set_log_append_time(&mut batch, NOW);
         assert_eq!(code_of(batch.clone(), &stamped, LATEST), ErrorCode::INVALID_TIMESTAMP);
-        assert_eq!(code_of(batch, &settings(), LATEST), ErrorCode::NONE);
+        let accepted = check(batch, &settings(), ValidateRecords::None, LATEST, NOW).unwrap();
+        assert!(!accepted.info.log_append_time, "on other topics the mark is taken off");
+        assert_eq!(batch::check(&accepted.batch), Ok(accepted.info));
+    }
+
+    #[test]
+    fn records_out_of_time_are_named_without_being_asked_for() {
+        let batch = batch_of(Codec::Lz4, &[(NOW, None), (i64::MAX, None), (NOW, None)]);
+        let refusal = check(batch, &settings(), ValidateRecords::None, LATEST, NOW).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::INVALID_TIMESTAMP);
+        let late = RecordFault { index: 1, kind: batch::RecordFaultKind::Timestamp(i64::MAX) };
+        assert_eq!(refusal.faults, [late]);
     }
 }

@@ -138,6 +138,9 @@ fn log_append_time_holds_for_every_record_and_mends_the_checksum() {
     assert!(info.log_append_time);
     assert_eq!((info.base_timestamp, info.max_timestamp), (1_700_000_000_000, 42));
     assert!(read(&bytes).unwrap().iter().all(|record| record.0 == 42));
+    set_create_time(&mut bytes);
+    let info = check(&bytes).unwrap();
+    assert_eq!((info.log_append_time, info.max_timestamp), (false, 42));
 }
 
 #[test]
@@ -293,12 +296,17 @@ fn topics_rules_are_held_record_by_record() {
     let facts = validate_records(GOLDEN, &ANY_RECORD, PLENTY).unwrap();
     assert_eq!(facts, RecordFacts { max_timestamp: 1_700_000_000_001, bytes: 26 });
 
+    let mut both = Builder::new(plain(Codec::None));
+    both.push(0, None, None, &[]);
+    let keyless = RecordFault { index: 0, kind: RecordFaultKind::KeyMissing };
+    assert_eq!(refused(&both.finish(), &young), [keyless], "of two faults of one record, the key's is told");
+
     let mut untimed = Builder::new(plain(Codec::None));
     untimed.push(-1, Some(b"k"), None, &[]);
     assert!(validate_records(&untimed.finish(), &young, PLENTY).is_ok(), "-1 says that there is no timestamp");
 
     let mut many = Builder::new(plain(Codec::Lz4));
-    (0..5000).for_each(|_| many.push(0, None, None, &[]));
+    (0..5000).for_each(|_| many.push(0, Some(b"k"), None, &[]));
     assert_eq!(refused(&many.finish(), &young).len(), REPORTED_FAULTS_MAX);
 }
 
