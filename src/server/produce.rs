@@ -78,19 +78,20 @@ impl Plan {
         let image = server.shard().image();
         let acks_legal = matches!(request.acks, -1..=1);
         let internal_allowed = header.client_id == ADMIN_CLIENT;
-        let topics = request.topic_data.into_iter().map(|topic| {
+        let named = request.topic_data.into_iter().filter(|topic| !topic.partition_data.is_empty());
+        let topics = named.map(|topic| {
             let known = image.topics.get(&*topic.name);
             let settings = known.and_then(|topic| server.shard().topic_settings(topic.id));
             let target = |index: i32, range: Option<Range<usize>>| {
-                if !acks_legal {
-                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
-                }
                 let unknown = || Refusal::of(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
                 let (topic, settings) = known.zip(settings.clone()).ok_or_else(unknown)?;
                 let place = PartitionIndex::new(index).ok_or_else(unknown)?;
                 let partition = topic.partitions.get(place.value() as usize).ok_or_else(unknown)?;
                 let null = || Refusal::because(ErrorCode::INVALID_RECORD, "the records are null");
                 let range = range.ok_or_else(null)?;
+                if !acks_legal {
+                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
+                }
                 if topic.internal && !internal_allowed {
                     return Err(Refusal::of(ErrorCode::INVALID_TOPIC_EXCEPTION));
                 }
