@@ -14,44 +14,86 @@ use ringlog::types::{ProducerEpoch, ProducerId, Sequence, TopicId};
 use server_support::{Broker, Client, batch, now};
 use smallvec::smallvec;
 
-/// A broker with one topic, `t`, of two partitions, and a client.
-fn broker() -> (Broker, Client, TopicId) {
+/// Runs `checks` one after the other against one broker.
+fn answers_to(checks: &[fn(&mut Client)]) {
     let broker = Broker::start(2, &[]);
     let mut client = broker.connect();
+    checks.iter().for_each(|check| check(&mut client));
+}
+
+/// A new topic `t` of two partitions in place of the last one.
+fn fresh(client: &mut Client) -> TopicId {
+    let old = DeleteTopic { name: Some("t".into()), topic_id: TopicId::ZERO };
+    client.ask(6, &DeleteTopicsRequest { topics: vec![old], ..Default::default() }, |_, _| ());
     let topic =
         CreatableTopic { name: "t".into(), num_partitions: 2, replication_factor: 1, ..CreatableTopic::default() };
     let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
     let response = client.ask(7, &request, decoded!(CreateTopicsResponse));
     assert_eq!(response.topics[0].error_code, ErrorCode::NONE);
-    let id = response.topics[0].topic_id;
-    (broker, client, id)
+    response.topics[0].topic_id
 }
 
-fn produce(client: &mut Client, acks: i16, topics: &[(&str, usize)], records: &[u8]) -> ProduceResponse<'static> {
+#[test]
+fn data_is_answered_as_kafka_does() {
+    answers_to(&[
+        a_topic_that_is_not_there_is_told_before_illegal_acks,
+        a_duplicate_is_answered_with_the_largest_timestamp_of_its_original,
+        a_timeout_is_not_for_the_own_device_and_unreadable_records_do_not_stop_a_search,
+        a_fetch_that_goes_on_with_a_session_finds_none,
+        only_a_replica_of_the_partition_may_follow_it,
+        an_unknown_position_is_told_before_an_unknown_topic,
+    ]);
+}
+
+#[test]
+fn groups_are_answered_as_kafka_does() {
+    answers_to(&[
+        commits_leave_out_what_has_no_partitions_and_fetches_answer_it,
+        sync_group_must_name_the_protocol_from_version_five_on,
+    ]);
+}
+
+#[test]
+fn topics_and_settings_are_answered_as_kafka_does() {
+    answers_to(&[
+        a_topic_asked_for_twice_is_created_on_first_use,
+        an_id_counts_for_more_than_the_name_beside_it,
+        no_topic_is_deleted_that_is_named_twice_in_any_way,
+        an_empty_list_of_settings_asks_for_all,
+        settings_are_altered_only_where_the_request_says_one_thing,
+        partitions_are_described_from_a_cursor_among_the_topics_asked_for,
+    ]);
+}
+
+fn produce(
+    client: &mut Client,
+    acks: i16,
+    timeout_ms: i32,
+    topics: &[(&str, usize)],
+    records: &[u8],
+) -> ProduceResponse<'static> {
     let partition = |index| ProducePartition { index, records: Some(Records::of_length(records.len())) };
     let topic = |&(name, count): &(&str, usize)| ProduceTopic {
         name: name.to_owned().into(),
         partition_data: (0..count as i32).map(partition).collect(),
     };
     let topic_data = topics.iter().map(topic).collect();
-    let request = ProduceRequest { acks, timeout_ms: 10_000, topic_data, ..Default::default() };
+    let request = ProduceRequest { acks, timeout_ms, topic_data, ..Default::default() };
     let times = topics.iter().map(|(_, count)| count).sum();
     let sent = client.send_records(11, &request, &vec![records; times]);
     client.read_answer(ApiKey::Produce, 11, sent, decoded!(ProduceResponse))
 }
 
-#[test]
-fn a_topic_that_is_not_there_is_told_before_illegal_acks() {
-    let (_broker, mut client, _) = broker();
-    let response = produce(&mut client, 7, &[("t", 1), ("none", 1), ("t", 0)], &batch(now(), &["v"], None));
+fn a_topic_that_is_not_there_is_told_before_illegal_acks(client: &mut Client) {
+    fresh(client);
+    let response = produce(client, 7, 10_000, &[("t", 1), ("none", 1), ("t", 0)], &batch(now(), &["v"], None));
     let codes = response.responses.iter().map(|topic| topic.partition_responses[0].error_code);
     let expected = [ErrorCode::INVALID_REQUIRED_ACKS, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION];
     assert_eq!(codes.collect::<Vec<_>>(), expected, "a topic without partitions is not answered");
 }
 
-#[test]
-fn a_duplicate_is_answered_with_the_largest_timestamp_of_its_original() {
-    let (_broker, mut client, _) = broker();
+fn a_duplicate_is_answered_with_the_largest_timestamp_of_its_original(client: &mut Client) {
+    fresh(client);
     let producer = ProducerStamp {
         id: ProducerId::new(7).unwrap(),
         epoch: ProducerEpoch::new(0).unwrap(),
@@ -59,16 +101,34 @@ fn a_duplicate_is_answered_with_the_largest_timestamp_of_its_original() {
     };
     let (first, again) = (now(), now() + 1000);
     for (sent, told) in [(first, -1), (again, first)] {
-        let response = produce(&mut client, -1, &[("t", 1)], &batch(sent, &["v"], Some(producer)));
+        let response = produce(client, -1, 10_000, &[("t", 1)], &batch(sent, &["v"], Some(producer)));
         let partition = &response.responses[0].partition_responses[0];
         assert_eq!((partition.error_code, partition.base_offset), (ErrorCode::NONE, 0));
         assert_eq!(partition.log_append_time_ms, told);
     }
 }
 
-#[test]
-fn a_fetch_that_goes_on_with_a_session_finds_none() {
-    let (_broker, mut client, _) = broker();
+fn a_timeout_is_not_for_the_own_device_and_unreadable_records_do_not_stop_a_search(client: &mut Client) {
+    fresh(client);
+    let mut garbage = batch(5000, &["v"], None);
+    garbage[61] = 0xff;
+    let checksum = crc32c::crc32c(&garbage[21..]);
+    garbage[17..21].copy_from_slice(&checksum.to_be_bytes());
+    for (records, offset) in [(garbage, 0), (batch(7000, &["v"], None), 1)] {
+        let response = produce(client, -1, 0, &[("t", 1)], &records);
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!((partition.error_code, partition.base_offset), (ErrorCode::NONE, offset));
+    }
+    let partitions = vec![ListOffsetsPartition { timestamp: 4000, ..Default::default() }];
+    let topics = vec![ListOffsetsTopic { name: "t".into(), partitions }];
+    let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
+    let response = client.ask(7, &request, decoded!(ListOffsetsResponse));
+    let found = &response.topics[0].partitions[0];
+    assert_eq!((found.error_code, found.offset, found.timestamp), (ErrorCode::NONE, 1, 7000));
+}
+
+fn a_fetch_that_goes_on_with_a_session_finds_none(client: &mut Client) {
+    fresh(client);
     let topics = |partitions: &[FetchPartition]| {
         smallvec![FetchTopic { topic: "t".into(), partitions: partitions.into(), ..Default::default() }]
     };
@@ -82,9 +142,8 @@ fn a_fetch_that_goes_on_with_a_session_finds_none() {
     }
 }
 
-#[test]
-fn only_a_replica_of_the_partition_may_follow_it() {
-    let (_broker, mut client, topic_id) = broker();
+fn only_a_replica_of_the_partition_may_follow_it(client: &mut Client) {
+    let topic_id = fresh(client);
     let partition = FetchPartition { partition: 0, partition_max_bytes: 1, ..Default::default() };
     let topics = smallvec![FetchTopic { topic: "t".into(), topic_id, partitions: smallvec![partition] }];
     let mut request = FetchRequest { replica_id: 5, topics, ..Default::default() };
@@ -97,9 +156,8 @@ fn only_a_replica_of_the_partition_may_follow_it() {
     }
 }
 
-#[test]
-fn an_unknown_position_is_told_before_an_unknown_topic() {
-    let (_broker, mut client, _) = broker();
+fn an_unknown_position_is_told_before_an_unknown_topic(client: &mut Client) {
+    fresh(client);
     let asked = |name: &'static str, timestamps: &[i64]| ListOffsetsTopic {
         name: name.into(),
         partitions: timestamps
@@ -114,9 +172,8 @@ fn an_unknown_position_is_told_before_an_unknown_topic() {
     assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::UNSUPPORTED_VERSION);
 }
 
-#[test]
-fn a_topic_asked_for_twice_is_created_on_first_use() {
-    let (_broker, mut client, _) = broker();
+fn a_topic_asked_for_twice_is_created_on_first_use(client: &mut Client) {
+    fresh(client);
     let asked = || MetadataRequestTopic { name: Some("new".into()), ..Default::default() };
     let request =
         MetadataRequest { topics: Some(vec![asked(), asked()]), allow_auto_topic_creation: true, ..Default::default() };
@@ -124,9 +181,8 @@ fn a_topic_asked_for_twice_is_created_on_first_use() {
     assert_eq!(response.topics.iter().map(|topic| topic.error_code).collect::<Vec<_>>(), [ErrorCode::NONE]);
 }
 
-#[test]
-fn an_id_counts_for_more_than_the_name_beside_it() {
-    let (_broker, mut client, topic_id) = broker();
+fn an_id_counts_for_more_than_the_name_beside_it(client: &mut Client) {
+    let topic_id = fresh(client);
     let asked = |topic_id| MetadataRequestTopic { name: Some("t".into()), topic_id };
     for (topic_id, code) in [(topic_id, ErrorCode::NONE), (TopicId::from_bytes([9; 16]), ErrorCode::UNKNOWN_TOPIC_ID)] {
         let request = MetadataRequest { topics: Some(vec![asked(topic_id)]), ..Default::default() };
@@ -135,9 +191,8 @@ fn an_id_counts_for_more_than_the_name_beside_it() {
     }
 }
 
-#[test]
-fn commits_leave_out_what_has_no_partitions_and_fetches_answer_it() {
-    let (_broker, mut client, _) = broker();
+fn commits_leave_out_what_has_no_partitions_and_fetches_answer_it(client: &mut Client) {
+    fresh(client);
     let request = FindCoordinatorRequest { key: "g".into(), ..Default::default() };
     client.ask(3, &request, |_, _| ());
     let topic = |name: &'static str, partitions| OffsetCommitTopic { name: name.into(), partitions };
@@ -166,9 +221,8 @@ fn commits_leave_out_what_has_no_partitions_and_fetches_answer_it() {
     assert_eq!(codes.collect::<Vec<_>>(), [ErrorCode::NONE], "a group is deleted once");
 }
 
-#[test]
-fn sync_group_must_name_the_protocol_from_version_five_on() {
-    let (_broker, mut client, _) = broker();
+fn sync_group_must_name_the_protocol_from_version_five_on(client: &mut Client) {
+    fresh(client);
     client.ask(3, &FindCoordinatorRequest { key: "g".into(), ..Default::default() }, |_, _| ());
     let request = SyncGroupRequest {
         group_id: "g".into(),
@@ -181,9 +235,8 @@ fn sync_group_must_name_the_protocol_from_version_five_on() {
     }
 }
 
-#[test]
-fn no_topic_is_deleted_that_is_named_twice_in_any_way() {
-    let (_broker, mut client, topic_id) = broker();
+fn no_topic_is_deleted_that_is_named_twice_in_any_way(client: &mut Client) {
+    let topic_id = fresh(client);
     let by_id = || DeleteTopic { name: None, topic_id };
     let by_name = || DeleteTopic { name: Some("t".into()), topic_id: TopicId::ZERO };
     let mut delete = |topics: Vec<DeleteTopic<'static>>| {
@@ -199,9 +252,8 @@ fn no_topic_is_deleted_that_is_named_twice_in_any_way() {
     assert_eq!(delete(vec![by_id()]), [(Some("t".into()), topic_id, ErrorCode::NONE)]);
 }
 
-#[test]
-fn an_empty_list_of_settings_asks_for_all() {
-    let (_broker, mut client, _) = broker();
+fn an_empty_list_of_settings_asks_for_all(client: &mut Client) {
+    fresh(client);
     let mut described = |keys: Option<Vec<&'static str>>| {
         let configuration_keys = keys.map(|keys| keys.into_iter().map(Into::into).collect());
         let resource = DescribeConfigsResource { resource_type: 2, resource_name: "t".into(), configuration_keys };
@@ -212,9 +264,8 @@ fn an_empty_list_of_settings_asks_for_all() {
     assert_eq!(described(Some(Vec::new())), described(None));
 }
 
-#[test]
-fn settings_are_altered_only_where_the_request_says_one_thing() {
-    let (_broker, mut client, _) = broker();
+fn settings_are_altered_only_where_the_request_says_one_thing(client: &mut Client) {
+    fresh(client);
     let (invalid, illegal) = (ErrorCode::INVALID_REQUEST, ErrorCode::INVALID_TOPIC_EXCEPTION);
     let change = || ConfigChange { name: "retention.ms".into(), config_operation: 0, value: Some("1000".into()) };
     let resource = |name: &'static str| IncrementalAlterConfigsResource {
@@ -241,9 +292,8 @@ fn settings_are_altered_only_where_the_request_says_one_thing() {
     }
 }
 
-#[test]
-fn partitions_are_described_from_a_cursor_among_the_topics_asked_for() {
-    let (_broker, mut client, _) = broker();
+fn partitions_are_described_from_a_cursor_among_the_topics_asked_for(client: &mut Client) {
+    fresh(client);
     let mut describe = |limit, cursor: Option<(&'static str, i32)>| {
         let request = DescribeTopicPartitionsRequest {
             topics: ["t", "unknown"].map(|name| TopicRequest { name: name.into() }).into(),

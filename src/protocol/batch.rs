@@ -188,6 +188,21 @@ pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     })
 }
 
+/// [`parse_header`] of a whole batch that a producer sent: where its fields contradict each other and the checksum fails,
+/// the checksum is what is wrong, since what a bit flip did may be mended by sending again.
+pub fn parse_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
+    parse_header(bytes).map_err(|error| match error {
+        BatchError::Invalid(_) if is_damaged(bytes) => BatchError::Crc,
+        error => error,
+    })
+}
+
+fn is_damaged(bytes: &[u8]) -> bool {
+    let Ok((header, _)) = Header::ref_from_prefix(bytes) else { return false };
+    let end = header.length.get().cast_unsigned() + UNCOUNTED_BYTES;
+    bytes.get(..end as usize).is_some_and(|batch| checksum(batch) != header.crc.get())
+}
+
 fn producer_stamp(header: &Header) -> Result<Option<ProducerStamp>, BatchError> {
     let Some(id) = ProducerId::new(header.producer_id.get()) else { return Ok(None) };
     let epoch =
@@ -225,7 +240,7 @@ pub fn check_stored(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
 /// sequence beside each producer id. Bytes after the batch that are no whole batch are ignored, as Kafka does: the caller
 /// keeps the first [`BatchInfo::bytes`].
 pub fn check_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
-    let header = parse_header(bytes)?;
+    let header = parse_produced(bytes)?;
     whole(bytes, &header)?;
     let rest = bytes.get(header.bytes as usize..).expect("the whole batch is there");
     if parse_header(rest).is_ok_and(|second| whole(rest, &second).is_ok()) {

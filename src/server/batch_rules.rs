@@ -118,7 +118,7 @@ pub(super) fn check(
 }
 
 fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> Result<(BytesMut, BatchInfo), Refusal> {
-    let header = batch::parse_header(&bytes)?;
+    let header = batch::parse_produced(&bytes)?;
     if header.bytes as usize <= bytes.len() {
         // Before the checksum, as in Kafka: a client splits a batch that is too large, but gives up on a corrupt one.
         check_size(&header, settings)?;
@@ -242,6 +242,8 @@ mod tests {
         *flipped.last_mut().unwrap() ^= 1;
         let mut old_format = good.clone();
         old_format[16] = 1;
+        let mut negative_count = good.clone();
+        negative_count[57] = 0xff;
         let mut future_format = good.clone();
         future_format[16] = 3;
         let mut placed = good.clone();
@@ -253,6 +255,7 @@ mod tests {
             (flipped, ErrorCode::CORRUPT_MESSAGE),
             (old_format, ErrorCode::INVALID_RECORD),
             (future_format, ErrorCode::CORRUPT_MESSAGE),
+            (negative_count, ErrorCode::CORRUPT_MESSAGE),
             (placed, ErrorCode::INVALID_RECORD),
             (twice, ErrorCode::INVALID_RECORD),
             (cut, ErrorCode::INVALID_RECORD),

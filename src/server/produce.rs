@@ -36,8 +36,10 @@ use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
 /// The client id of Kafka's own tools, which alone may write to internal topics.
 const ADMIN_CLIENT: &str = "__admin_client";
 
-/// How long a request that wants no answer may hold its memory for want of an ack.
-const UNACKED_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long at least the own device may take. The timeout of a request is for its other replicas: Kafka answers what it
+/// has appended even if that timeout is 0. Under a shorter one we would refuse what is being written, and the client would
+/// send it again. Also how long a request that wants no answer may hold its memory.
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// From this version on, an answer names the leader a client should have asked (KIP-951).
 const LEADERS_FROM: i16 = 10;
@@ -149,8 +151,8 @@ impl Plan {
         }
         let deadline = read_at
             + match self.acks {
-                Acks::None => UNACKED_TIMEOUT,
-                Acks::Class => self.timeout,
+                Acks::None => DEVICE_TIMEOUT,
+                Acks::Class => self.timeout.max(DEVICE_TIMEOUT),
             };
         let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
         let shares = groups.into_iter().map(|(owner, items)| {
