@@ -45,7 +45,7 @@ enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
     /// Looks into the files of a log.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
     Completions(completions::CompletionsArgs),
     Version(version::VersionArgs),

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use crate::protocol::batch::{self, BatchInfo, Records};
+use crate::protocol::batch::{self, BatchError, BatchInfo, Records};
 use crate::rt;
 use crate::rt::net::Payload;
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
@@ -101,9 +101,20 @@ impl Log {
     fn first_in(&self, batch: &[u8], info: &BatchInfo, at: TimestampMs) -> Result<Option<FoundRecord>, ReadError> {
         let base = Offset::new(info.base_offset).unwrap_or_default();
         let log_start = self.limits().log_start;
-        let records = Records::open(batch, DECOMPRESSED_BYTES_MAX).map_err(|error| self.bad_batch(base, &error))?;
+        // What a producer was allowed to store unreadable holds no record for anybody; only damage done here is an error.
+        let unreadable = |error: BatchError| match batch::check_stored(batch) {
+            Ok(_) => Ok(None),
+            Err(_) => Err(self.bad_batch(base, &error)),
+        };
+        let records = match Records::open(batch, DECOMPRESSED_BYTES_MAX) {
+            Ok(records) => records,
+            Err(error) => return unreadable(error),
+        };
         for record in records.iter() {
-            let record = record.map_err(|error| self.bad_batch(base, &error))?;
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return unreadable(error),
+            };
             let offset = base.plus(record.offset_delta);
             // Records below the log start are gone for readers, though their batch is still there.
             if record.timestamp >= at && offset >= log_start {

@@ -135,7 +135,7 @@ impl Log {
             return Ok(Appended {
                 base_offset: original.base_offset(),
                 last_offset: original.last_offset,
-                log_append_time: info.log_append_time.then_some(original.timestamp),
+                log_append_time: Some(original.timestamp),
                 duplicate: true,
                 log_start: limits.log_start,
             });

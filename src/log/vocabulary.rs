@@ -120,7 +120,8 @@ pub struct Appended {
     pub base_offset: Offset,
     /// Last offset of it.
     pub last_offset: Offset,
-    /// The time the broker stamped on the (original) batch, if it did.
+    /// The time the broker stamped on the batch, if it did. Of a duplicate always its original's largest timestamp: the
+    /// client's own times may not be what is in the log.
     pub log_append_time: Option<TimestampMs>,
     /// Nothing was appended: the batch is in the log already.
     pub duplicate: bool,

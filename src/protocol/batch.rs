@@ -291,6 +291,12 @@ pub fn set_log_append_time(bytes: &mut [u8], now: TimestampMs) {
     });
 }
 
+/// Takes the mark of [`set_log_append_time`] off, which a client may not set, and mends the CRC. The largest timestamp
+/// stays. `bytes` is exactly one checked batch.
+pub fn set_create_time(bytes: &mut [u8]) {
+    rewrite(bytes, |header| header.attributes.set(header.attributes.get() & !LOG_APPEND_TIME));
+}
+
 /// Replaces a largest timestamp that was not the truth and mends the CRC. `bytes` is exactly one checked batch.
 pub fn set_max_timestamp(bytes: &mut [u8], max_timestamp: TimestampMs) {
     rewrite(bytes, |header| header.max_timestamp.set(max_timestamp));

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::future::Future;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
@@ -30,6 +31,9 @@ const LOCK_ATTEMPTS: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Two, staggered: one alone may itself be among the tasks that glommio forgot.
 const HEARTBEATS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(13)];
+/// How long an executor may be silent while it starts before it is woken from outside.
+const START_KICK_EVERY: Duration = Duration::from_millis(20);
+const EVENTFD: &str = "anon_inode:[eventfd]";
 /// Content of the probe files: one block, so that a direct read of it succeeds on every device.
 const PROBE: [u8; 4096] = [b'.'; 4096];
 
@@ -192,6 +196,7 @@ impl StartedShard {
         let (go, go_receiver) = mpsc::channel();
         let starting = serialise();
         let rings_before = rings().map_err(|error| other("/proc/self/fd", &error))?;
+        let doorbells_before = open_as(EVENTFD).map_err(|error| other("/proc/self/fd", &error))?;
         let shared = pulse.clone();
         let handle = LocalExecutorBuilder::new(Placement::Fixed(cpu))
             .name(&format!("shard-{index}"))
@@ -223,7 +228,15 @@ impl StartedShard {
                 result
             })
             .map_err(|error| explain(index, &error))?;
-        if ready.recv().is_ok() {
+        // The watchdog does not look yet, and glommio can park before the first task has run, too.
+        let is_ready = loop {
+            match ready.recv_timeout(START_KICK_EVERY) {
+                Ok(()) => break true,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break false,
+                Err(mpsc::RecvTimeoutError::Timeout) => ring_doorbells(&doorbells_before),
+            }
+        };
+        if is_ready {
             drop(starting);
             return Ok(Self { handle, pulse, go });
         }
@@ -284,16 +297,37 @@ fn serialise() -> std::sync::MutexGuard<'static, ()> {
 
 /// Every io_uring descriptor of this process.
 fn rings() -> std::io::Result<Vec<RawFd>> {
-    let mut rings = Vec::new();
+    open_as("anon_inode:[io_uring]")
+}
+
+/// Every descriptor of this process that is of this kind.
+fn open_as(kind: &str) -> std::io::Result<Vec<RawFd>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         // One may close while we read.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
-        if target.as_os_str() == "anon_inode:[io_uring]" {
-            rings.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+        if target.as_os_str() == kind {
+            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
         }
     }
-    Ok(rings)
+    Ok(found)
+}
+
+/// Wakes an executor that sleeps before it could tell anybody how: among the eventfds that came since `before` is the one it
+/// sleeps on. A wake that finds nobody asleep does no harm. Where the system forbids the duplicate (a seccomp filter), the
+/// start waits for the executor's next event, as it would without this.
+fn ring_doorbells(before: &[RawFd]) {
+    let Ok(own) = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()) else { return };
+    for descriptor in open_as(EVENTFD).unwrap_or_default().into_iter().filter(|found| !before.contains(found)) {
+        let Ok(copy) = rustix::process::pidfd_getfd(&own, descriptor, PidfdGetfdFlags::empty()) else { continue };
+        // The number may be another file's by now; the copy tells.
+        let target = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+        if target.is_ok_and(|target| target.as_os_str() == EVENTFD) {
+            // Full is rung enough.
+            let _ = rustix::io::write(&copy, &1u64.to_ne_bytes());
+        }
+    }
 }
 
 /// A non-empty file in each data directory, gone again when dropped.

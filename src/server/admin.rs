@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use crate::config::Described;
+use crate::controller::image::Image;
 use crate::controller::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use crate::protocol::admin::{
     ConfigResource, ConfigSynonym, CreatableTopic, CreatableTopicResult, CreatableTopicResultConfig,
@@ -104,30 +105,7 @@ pub(super) async fn delete_topics<'a>(cx: &Context<'_>, request: DeleteTopicsReq
     } else {
         request.topics
     };
-    let twice: HashSet<String> = topics::duplicates(wanted.iter().filter_map(|topic| topic.name.as_deref()))
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let mut seen_ids = HashSet::new();
-    let mut legal = Vec::new();
-    let mut responses = Vec::new();
-    let mut names_told = HashSet::new();
-    for topic in wanted {
-        let refusal = match (&topic.name, topic.topic_id) {
-            (Some(_), id) if id != TopicId::ZERO => "You may not specify both topic name and topic id.",
-            (None, TopicId::ZERO) => "Neither topic name nor id were specified.",
-            (Some(name), _) if twice.contains(&**name) => "Duplicate topic name.",
-            (None, id) if !seen_ids.insert(id) => "Duplicate topic id.",
-            _ => {
-                legal.push(topic);
-                continue;
-            }
-        };
-        if topic.name.as_ref().is_none_or(|name| names_told.insert(name.to_string())) {
-            let (error_code, message) = (ErrorCode::INVALID_REQUEST, refusal.to_owned());
-            responses.push(deleted(topic.name, topic.topic_id, error_code, Some(message)));
-        }
-    }
+    let (legal, mut responses) = legal_deletes(&cx.server.shard().image(), wanted);
     let reference = |topic: &DeleteTopic<'_>| match &topic.name {
         Some(name) => TopicRef::Name(name.to_string()),
         None => TopicRef::Id(topic.topic_id),
@@ -144,6 +122,54 @@ pub(super) async fn delete_topics<'a>(cx: &Context<'_>, request: DeleteTopicsReq
         }
     }));
     DeleteTopicsResponse { responses, ..Default::default() }
+}
+
+/// Tells the topics that may be deleted from those that are named in a way that makes no sense, each of which is answered
+/// once.
+fn legal_deletes<'a>(
+    image: &Image,
+    wanted: Vec<DeleteTopic<'a>>,
+) -> (Vec<DeleteTopic<'a>>, Vec<DeletableTopicResult<'a>>) {
+    let names =
+        || wanted.iter().filter(|topic| topic.topic_id == TopicId::ZERO).filter_map(|topic| topic.name.as_deref());
+    let names_twice: HashSet<String> = topics::duplicates(names()).into_iter().map(str::to_owned).collect();
+    let id_of = |name: &str| image.topics.get(name).filter(|_| !names_twice.contains(name)).map(|topic| topic.id);
+    let named: HashSet<TopicId> = names().filter_map(id_of).collect();
+    let (mut ids, mut ids_twice) = (HashSet::new(), HashSet::new());
+    for topic in wanted.iter().filter(|topic| topic.name.is_none()) {
+        if !ids.insert(topic.topic_id) {
+            ids_twice.insert(topic.topic_id);
+        }
+    }
+    let (mut legal, mut refused) = (Vec::new(), Vec::new());
+    let (mut names_told, mut ids_told) = (HashSet::new(), HashSet::new());
+    for DeleteTopic { name, topic_id } in wanted {
+        let mut refuse = |name, topic_id, message: &str| {
+            refused.push(deleted(name, topic_id, ErrorCode::INVALID_REQUEST, Some(message.to_owned())));
+        };
+        match (name, topic_id) {
+            (None, TopicId::ZERO) => refuse(None, topic_id, "Neither topic name nor id were specified."),
+            (None, _) if ids_twice.contains(&topic_id) => {
+                if ids_told.insert(topic_id) {
+                    refuse(None, topic_id, "Duplicate topic id.");
+                }
+            }
+            // Answered where it is named.
+            (None, _) if named.contains(&topic_id) => {}
+            (Some(name), TopicId::ZERO) if names_twice.contains(&*name) => {
+                if names_told.insert(name.to_string()) {
+                    refuse(Some(name), topic_id, "Duplicate topic name.");
+                }
+            }
+            (Some(name), TopicId::ZERO) => match id_of(&name).filter(|id| ids.contains(id)) {
+                Some(id) => refuse(Some(name), id, "The provided topic name maps to an ID that was already supplied."),
+                None => legal.push(DeleteTopic { name: Some(name), topic_id }),
+            },
+            (Some(name), _) => refuse(Some(name), topic_id, "You may not specify both topic name and topic id."),
+            (None, _) => legal.push(DeleteTopic { name: None, topic_id }),
+        }
+    }
+    (legal, refused)
 }
 
 fn deleted(
@@ -177,7 +203,7 @@ pub(super) async fn describe_configs<'a>(
         };
         match outcome {
             Ok(described) => {
-                let keys = resource.configuration_keys.as_deref();
+                let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
                 let asked = |name: &str| keys.is_none_or(|keys| keys.iter().any(|key| **key == *name));
                 let described = described.into_iter().filter(|one| asked(&one.name));
                 result.configs = described.map(|one| described_config(one, synonyms, documentation)).collect();

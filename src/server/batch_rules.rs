@@ -2,7 +2,8 @@
 //!
 //! Pure. Owns the order of the checks, which is Kafka's: the first rule that is broken gives the code. Not the checks of the
 //! batch itself (`protocol::batch`) nor of producer ids (`log`). Always: a batch that passes holds exactly the bytes its
-//! header announces. Inner records are read only where the topic needs it; Kafka reads them always (README, differences).
+//! header announces. Inner records are read only where the topic needs it, or to name those that make the header's times
+//! illegal; Kafka reads them always (README, differences).
 //! Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`; 4.4 as measured.
 
 use std::borrow::Cow;
@@ -88,22 +89,21 @@ pub(super) fn check(
         ValidateRecords::Compacted => settings.compact,
         ValidateRecords::None => false,
     };
+    let claimed = [info.base_timestamp, info.max_timestamp];
+    let legal = claimed.iter().all(|time| *time == NO_TIMESTAMP || timestamps.contains(time));
     let decompressed_max = settings.max_decompressed_message_bytes as usize;
-    if deep {
+    if deep || !legal {
         let rules = RecordRules { keys_required: settings.compact, timestamps };
         let facts = batch::validate_records(&batch, &rules, decompressed_max)?;
         if facts.max_timestamp != info.max_timestamp && !info.log_append_time {
             batch::set_max_timestamp(&mut batch, facts.max_timestamp);
             info = batch::parse_header(&batch)?;
         }
-    } else if let Some(time) = [info.base_timestamp, info.max_timestamp]
-        .into_iter()
-        .find(|time| *time != NO_TIMESTAMP && !timestamps.contains(time))
-    {
-        return Err(Refusal::because(
-            ErrorCode::INVALID_TIMESTAMP,
-            format!("timestamp {time} is outside the topic's bounds {}..={}", timestamps.start(), timestamps.end()),
-        ));
+    }
+    if info.log_append_time {
+        // On a topic of CreateTime: the times are the client's all the same.
+        batch::set_create_time(&mut batch);
+        info = batch::parse_header(&batch)?;
     }
     let mut copied = 0;
     if let Some((codec, level)) = settings.compression
@@ -112,16 +112,16 @@ pub(super) fn check(
         copied = batch.len();
         batch = batch::recompress(&batch, codec, level, decompressed_max)?;
         info = batch::parse_header(&batch)?;
-        check_size(&info, settings)?;
+        check_size(info.bytes, settings)?;
     }
     Ok(Accepted { batch, info, copied })
 }
 
 fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> Result<(BytesMut, BatchInfo), Refusal> {
-    let header = batch::parse_header(&bytes)?;
-    if header.bytes as usize <= bytes.len() {
+    let announced = batch::announced_bytes(&bytes)?;
+    if announced as usize <= bytes.len() {
         // Before the checksum, as in Kafka: a client splits a batch that is too large, but gives up on a corrupt one.
-        check_size(&header, settings)?;
+        check_size(announced, settings)?;
     }
     let info = batch::check_produced(&bytes)?;
     bytes.truncate(info.bytes as usize);
@@ -142,13 +142,13 @@ fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> R
     Ok((bytes, info))
 }
 
-fn check_size(info: &BatchInfo, settings: &TopicSettings) -> Result<(), Refusal> {
-    if info.bytes <= settings.max_message_bytes {
+fn check_size(bytes: u32, settings: &TopicSettings) -> Result<(), Refusal> {
+    if bytes <= settings.max_message_bytes {
         return Ok(());
     }
     Err(Refusal::because(
         ErrorCode::MESSAGE_TOO_LARGE,
-        format!("the batch has {} bytes; max.message.bytes is {}", info.bytes, settings.max_message_bytes),
+        format!("the batch has {bytes} bytes; max.message.bytes is {}", settings.max_message_bytes),
     ))
 }
 
@@ -242,6 +242,10 @@ mod tests {
         *flipped.last_mut().unwrap() ^= 1;
         let mut old_format = good.clone();
         old_format[16] = 1;
+        let mut negative_count = good.clone();
+        negative_count[57] = 0xff;
+        let mut future_format = good.clone();
+        future_format[16] = 3;
         let mut placed = good.clone();
         placed[7] = 5;
         let mut twice = good.clone();
@@ -250,6 +254,8 @@ mod tests {
         let cases = [
             (flipped, ErrorCode::CORRUPT_MESSAGE),
             (old_format, ErrorCode::INVALID_RECORD),
+            (future_format, ErrorCode::CORRUPT_MESSAGE),
+            (negative_count, ErrorCode::CORRUPT_MESSAGE),
             (placed, ErrorCode::INVALID_RECORD),
             (twice, ErrorCode::INVALID_RECORD),
             (cut, ErrorCode::INVALID_RECORD),
@@ -320,6 +326,17 @@ mod tests {
         assert_eq!(code_of(batch.clone(), &stamped, LATEST), ErrorCode::NONE);
         batch::set_log_append_time(&mut batch, NOW);
         assert_eq!(code_of(batch.clone(), &stamped, LATEST), ErrorCode::INVALID_TIMESTAMP);
-        assert_eq!(code_of(batch, &settings(), LATEST), ErrorCode::NONE);
+        let accepted = check(batch, &settings(), ValidateRecords::None, LATEST, NOW).unwrap();
+        assert!(!accepted.info.log_append_time, "on other topics the mark is taken off");
+        assert_eq!(batch::check(&accepted.batch), Ok(accepted.info));
+    }
+
+    #[test]
+    fn records_out_of_time_are_named_without_being_asked_for() {
+        let batch = batch_of(Codec::Lz4, &[(NOW, None), (i64::MAX, None), (NOW, None)]);
+        let refusal = check(batch, &settings(), ValidateRecords::None, LATEST, NOW).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::INVALID_TIMESTAMP);
+        let late = RecordFault { index: 1, kind: batch::RecordFaultKind::Timestamp(i64::MAX) };
+        assert_eq!(refusal.faults, [late]);
     }
 }

@@ -61,8 +61,8 @@ pub(super) fn fetch(error: &FetchError) -> ErrorCode {
 /// What is wrong with a batch.
 pub(super) fn batch(error: &BatchError) -> ErrorCode {
     match error {
-        BatchError::Truncated { .. } | BatchError::Magic(_) | BatchError::Invalid(_) => ErrorCode::INVALID_RECORD,
-        BatchError::Length(_) | BatchError::Crc => ErrorCode::CORRUPT_MESSAGE,
+        BatchError::Truncated { .. } | BatchError::Magic(0 | 1) | BatchError::Invalid(_) => ErrorCode::INVALID_RECORD,
+        BatchError::Length(_) | BatchError::Magic(_) | BatchError::Crc => ErrorCode::CORRUPT_MESSAGE,
         BatchError::Unreadable(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
         BatchError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
     }

@@ -32,9 +32,13 @@ use crate::types::{LeaderEpoch, Offset, PartitionId, PartitionIndex, ShardIndex}
 /// From this version on topics are named by their ids (KIP-516).
 const IDS_FROM: i16 = 13;
 
-/// From this version on an answer names the leader a client should have asked, and from the next where it is.
-const LEADERS_FROM: i16 = 12;
-const ENDPOINTS_FROM: i16 = 16;
+/// From this version on an answer names the leader a client should have asked, and where it is. The field is older, but
+/// Kafka leaves it empty before.
+const LEADERS_FROM: i16 = 16;
+
+/// The epochs of full requests, which need no session; all others go on with one, and there is none.
+const SESSION_BEGINS: i32 = 0;
+const SESSION_ENDS: i32 = -1;
 
 /// Up to this version clients do not know `KAFKA_STORAGE_ERROR`.
 const NO_STORAGE_ERROR_UP_TO: i16 = 5;
@@ -44,7 +48,7 @@ type Outcome = Result<Read, ErrorCode>;
 
 /// Answers a fetch. Errors: its client went while it waited.
 pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result<Reply, Abandoned> {
-    if request.session_id != 0 && request.session_epoch > 0 {
+    if !matches!(request.session_epoch, SESSION_BEGINS | SESSION_ENDS) {
         let response = FetchResponse { error_code: ErrorCode::FETCH_SESSION_ID_NOT_FOUND, ..Default::default() };
         return Ok(cx.reply(&response));
     }
@@ -90,7 +94,12 @@ enum Planned {
         leader_epoch: LeaderEpoch,
     },
     /// It is answered without being read.
-    Refused(ErrorCode),
+    Refused {
+        /// With this.
+        code: ErrorCode,
+        /// For naming the leader, if the partition is known.
+        leader_epoch: Option<LeaderEpoch>,
+    },
 }
 
 impl Wanted {
@@ -114,12 +123,14 @@ impl Wanted {
             for partition in &topic.partitions {
                 let planned = match known.ok_or(unknown).and_then(|known| plan_item(known, partition)) {
                     // No other broker replicates from this one yet.
-                    Ok(_) if replica >= 0 => Planned::Refused(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+                    Ok((_, leader_epoch)) if replica >= 0 => {
+                        Planned::Refused { code: ErrorCode::NOT_LEADER_OR_FOLLOWER, leader_epoch: Some(leader_epoch) }
+                    }
                     Ok((item, leader_epoch)) => {
                         items.push(item);
                         Planned::Read { leader_epoch }
                     }
-                    Err(code) => Planned::Refused(code),
+                    Err(code) => Planned::Refused { code, leader_epoch: None },
                 };
                 partitions.push(planned);
             }
@@ -292,11 +303,11 @@ fn respond(cx: &Context<'_>, request: &FetchRequest<'_>, wanted: &Wanted, outcom
     let mut errors = 0;
     let mut response = FetchResponse::default();
     let mut leaders_named = false;
-    for topic in &request.topics {
+    for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
         let mut partitions = SmallVec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
             let (outcome, leader_epoch) = match planned.next().expect("every partition was planned") {
-                Planned::Refused(code) => (Err(*code), None),
+                Planned::Refused { code, leader_epoch } => (Err(*code), *leader_epoch),
                 Planned::Read { leader_epoch } => {
                     (outcomes.next().expect("every item has an outcome"), Some(*leader_epoch))
                 }
@@ -325,7 +336,7 @@ fn respond(cx: &Context<'_>, request: &FetchRequest<'_>, wanted: &Wanted, outcom
         }
         response.responses.push(topic_response(topic, partitions));
     }
-    if leaders_named && cx.version >= ENDPOINTS_FROM {
+    if leaders_named {
         response.node_endpoints = endpoints(cx.server);
     }
     cx.server.shard().metrics().fetch_errors.add(errors);

@@ -81,8 +81,10 @@ pub(super) async fn offset_commit<'a>(cx: &Context<'_>, request: OffsetCommitReq
             partition_index: partition.partition_index,
             error_code: code(),
         };
-        let partitions = topic.partitions.into_iter().map(answer).collect();
-        topics.push(OffsetCommitTopicResponse { name: topic.name, partitions });
+        let partitions: Vec<_> = topic.partitions.into_iter().map(answer).collect();
+        if !partitions.is_empty() {
+            topics.push(OffsetCommitTopicResponse { name: topic.name, partitions });
+        }
     }
     OffsetCommitResponse { topics, ..Default::default() }
 }
@@ -96,22 +98,22 @@ pub(super) async fn offset_fetch<'a>(cx: &Context<'_>, request: OffsetFetchReque
             .into_iter()
             .map(|group| {
                 let command = fetch_command(&group.group_id, group.topics.as_deref(), stability);
-                (group.group_id, ask_coordinator(cx.server, command))
+                (group, ask_coordinator(cx.server, command))
             })
             .collect();
         let mut groups = Vec::with_capacity(asked.len());
-        for (group_id, answer) in asked {
+        for (group, answer) in asked {
             let (topics, error_code) = match expect_answer!(OffsetFetch, answer.await) {
-                Ok(offsets) => (by_topic(offsets), ErrorCode::NONE),
+                Ok(offsets) => (fetched_topics(group.topics, offsets), ErrorCode::NONE),
                 Err(error) => (Vec::new(), errors::group(&error)),
             };
-            groups.push(OffsetFetchGroupResponse { group_id, topics, error_code });
+            groups.push(OffsetFetchGroupResponse { group_id: group.group_id, topics, error_code });
         }
         return OffsetFetchResponse { groups, ..Default::default() };
     }
     let command = fetch_command(&request.group_id, request.topics.as_deref(), stability);
     match expect_answer!(OffsetFetch, ask_coordinator(cx.server, command).await) {
-        Ok(offsets) => OffsetFetchResponse { topics: by_topic(offsets), ..Default::default() },
+        Ok(offsets) => OffsetFetchResponse { topics: fetched_topics(request.topics, offsets), ..Default::default() },
         Err(error) if cx.version < GROUP_ERROR_FROM => OffsetFetchResponse {
             topics: refused_topics(request.topics.unwrap_or_default(), error),
             ..Default::default()
@@ -137,19 +139,43 @@ fn fetch_command(group_id: &Str<'_>, topics: Option<&[OffsetFetchTopic<'_>]>, st
     GroupCommand::OffsetFetch(FetchRequest { group_id: group_id.to_shared(), partitions, stability })
 }
 
+/// Puts the offsets where the request asked for them; one that asks for no topic by name gets all there are.
+fn fetched_topics<'a>(
+    asked: Option<Vec<OffsetFetchTopic<'a>>>,
+    offsets: Vec<FetchedOffset>,
+) -> Vec<OffsetFetchTopicResponse<'a>> {
+    let Some(asked) = asked else { return by_topic(offsets) };
+    let mut offsets = offsets.into_iter();
+    let mut answer = |index: i32| match PartitionIndex::new(index) {
+        Some(_) => fetched_partition(offsets.next().expect("one offset a partition")),
+        None => no_offset(index),
+    };
+    let topic = |topic: OffsetFetchTopic<'a>| OffsetFetchTopicResponse {
+        name: topic.name,
+        partitions: topic.partition_indexes.into_iter().map(&mut answer).collect(),
+    };
+    asked.into_iter().map(topic).collect()
+}
+
+fn fetched_partition(fetched: FetchedOffset) -> OffsetFetchPartitionResponse<'static> {
+    let mut answer = no_offset(fetched.partition.value());
+    if let Some(committed) = fetched.committed {
+        answer.committed_offset = committed.offset;
+        answer.committed_leader_epoch = committed.leader_epoch.map_or(-1, |epoch| epoch.value());
+        answer.metadata = Some(committed.metadata.into());
+    }
+    answer
+}
+
 /// Groups answers that follow each other by their topic.
 fn by_topic(offsets: Vec<FetchedOffset>) -> Vec<OffsetFetchTopicResponse<'static>> {
     let mut topics: Vec<OffsetFetchTopicResponse<'static>> = Vec::new();
     for fetched in offsets {
-        let mut answer = no_offset(fetched.partition.value());
-        if let Some(committed) = fetched.committed {
-            answer.committed_offset = committed.offset;
-            answer.committed_leader_epoch = committed.leader_epoch.map_or(-1, |epoch| epoch.value());
-            answer.metadata = Some(committed.metadata.into());
-        }
+        let name = fetched.topic.clone();
+        let answer = fetched_partition(fetched);
         match topics.last_mut() {
-            Some(topic) if *topic.name == *fetched.topic => topic.partitions.push(answer),
-            _ => topics.push(OffsetFetchTopicResponse { name: fetched.topic.into(), partitions: vec![answer] }),
+            Some(topic) if *topic.name == *name => topic.partitions.push(answer),
+            _ => topics.push(OffsetFetchTopicResponse { name: name.into(), partitions: vec![answer] }),
         }
     }
     topics
@@ -199,9 +225,11 @@ pub(super) async fn offset_delete<'a>(cx: &Context<'_>, request: OffsetDeleteReq
     };
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let partitions =
-            topic.partitions.iter().map(|partition| PartitionError { partition_index: *partition, error_code: code() });
-        topics.push(OffsetDeleteTopicResponse { partitions: partitions.collect(), name: topic.name });
+        let answer = |partition: &i32| PartitionError { partition_index: *partition, error_code: code() };
+        let partitions: Vec<_> = topic.partitions.iter().map(answer).collect();
+        if !partitions.is_empty() {
+            topics.push(OffsetDeleteTopicResponse { name: topic.name, partitions });
+        }
     }
     OffsetDeleteResponse { topics, ..Default::default() }
 }

@@ -5,6 +5,7 @@
 //! command goes to the shard that owns the partition the group hashes to; a join whose client went is left to its session
 //! timeout, as in Kafka. Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -40,6 +41,9 @@ const MANY_KEYS_FROM: i16 = 4;
 
 /// From this version on LeaveGroup lists members.
 const MANY_LEAVE_FROM: i16 = 3;
+
+/// From this version on SyncGroup must name what was agreed on (KIP-559).
+const PROTOCOL_NAMED_FROM: i16 = 5;
 
 /// From this version on DescribeGroups has a code for a group that is not there; before, it was called dead.
 const UNKNOWN_GROUP_FROM: i16 = 6;
@@ -194,6 +198,10 @@ pub(super) async fn sync_group(
     cx: &Context<'_>,
     request: SyncGroupRequest<'_>,
 ) -> Result<SyncGroupResponse<'static>, Abandoned> {
+    if cx.version >= PROTOCOL_NAMED_FROM && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+        let error_code = ErrorCode::INCONSISTENT_GROUP_PROTOCOL;
+        return Ok(SyncGroupResponse { error_code, ..Default::default() });
+    }
     let assignments = request.assignments.iter();
     let assignments = assignments.map(|one| (one.member_id.to_shared(), Bytes::copy_from_slice(&one.assignment)));
     let command = GroupCommand::Sync(SyncRequest {
@@ -334,10 +342,13 @@ pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>
 
 /// Answers DeleteGroups.
 pub(super) async fn delete_groups<'a>(cx: &Context<'_>, request: DeleteGroupsRequest<'a>) -> DeleteGroupsResponse<'a> {
+    let mut seen = HashSet::new();
+    let mut groups = request.groups_names;
+    groups.retain(|group| seen.insert(group.to_string()));
     let delete = |group: &Str<'_>| ask_coordinator(cx.server, GroupCommand::DeleteGroup(group.to_shared()));
-    let asked: Vec<_> = request.groups_names.iter().map(delete).collect();
+    let asked: Vec<_> = groups.iter().map(delete).collect();
     let mut results = Vec::with_capacity(asked.len());
-    for (group_id, answer) in request.groups_names.into_iter().zip(asked) {
+    for (group_id, answer) in groups.into_iter().zip(asked) {
         let error = expect_answer!(DeleteGroup, answer.await).err();
         results.push(DeletableGroupResult { group_id, error_code: code_of(error) });
     }

@@ -4,7 +4,7 @@
 //! (reliability C4); a topic created on first use is in the answer, since its logs are open on every shard by then (Kafka
 //! answers code 3 and lets the client ask again). Source: KIP-4, KIP-35, KIP-430, KIP-511, KIP-516, KIP-584, KIP-700.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::controller::image::{Image, TopicImage};
 use crate::controller::{CommandError, NewTopic};
@@ -48,15 +48,15 @@ const CONTROLLER_ENDPOINTS: i8 = 2;
 pub(super) async fn metadata<'a>(cx: &Context<'_>, request: MetadataRequest<'a>) -> MetadataResponse<'a> {
     let all = request.topics.is_none() || (cx.version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
     let asked = if all { Vec::new() } else { request.topics.unwrap_or_default() };
-    if request.allow_auto_topic_creation && cx.server.shard().settings().auto_create_topics_enable {
-        create_missing(cx.server, &asked).await;
-    }
-    let image = cx.server.shard().image();
     if (ID_FIELDS_FROM..BY_ID_FROM).contains(&cx.version)
         && asked.iter().any(|topic| topic.name.is_none() || topic.topic_id != TopicId::ZERO)
     {
         return by_id_refused(asked);
     }
+    if request.allow_auto_topic_creation && cx.server.shard().settings().auto_create_topics_enable {
+        create_missing(cx.server, &asked).await;
+    }
+    let image = cx.server.shard().image();
     let operations = request.include_topic_authorized_operations;
     let mut topics: Vec<MetadataTopic<'a>> = if all {
         image.topics.values().map(|topic| topic_answer(topic)).collect()
@@ -105,7 +105,9 @@ fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<
     let mut seen = HashSet::new();
     let first_time =
         |topic: &MetadataRequestTopic<'a>| seen.insert((topic.name.as_ref().map(Str::to_shared), topic.topic_id));
-    let answer = |topic: MetadataRequestTopic<'a>| {
+    let answer = |mut topic: MetadataRequestTopic<'a>| {
+        // An id that is given counts for more than a name beside it.
+        topic.name = topic.name.filter(|_| topic.topic_id == TopicId::ZERO);
         let (known, code) = match &topic.name {
             Some(name) if !is_legal_name(name) => (None, ErrorCode::INVALID_TOPIC_EXCEPTION),
             Some(name) => (image.topics.get(&**name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
@@ -138,8 +140,9 @@ fn topic_answer<'a>(topic: &TopicImage) -> MetadataTopic<'a> {
 /// Creates the topics among `asked` that can be created and are not there.
 async fn create_missing(server: &Server, asked: &[MetadataRequestTopic<'_>]) {
     let image = server.shard().image();
-    let names = asked.iter().filter_map(|topic| topic.name.as_deref());
-    let missing = names.filter(|name| is_legal_name(name) && !image.topics.contains_key(*name));
+    let named = asked.iter().filter(|topic| topic.topic_id == TopicId::ZERO);
+    let names: BTreeSet<_> = named.filter_map(|topic| topic.name.as_deref()).collect();
+    let missing = names.into_iter().filter(|name| is_legal_name(name) && !image.topics.contains_key(*name));
     let (internal, ours): (Vec<_>, Vec<_>) = missing.partition(|name| *name == OFFSETS_TOPIC);
     let controller = server.shard().controller();
     if !internal.is_empty() {

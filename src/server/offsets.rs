@@ -33,9 +33,9 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
         if twice.contains(&(topic.to_owned(), asked.partition_index)) {
             return Err(ErrorCode::INVALID_REQUEST);
         }
+        let wanted = wanted_offset(asked.timestamp, cx.version).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
         let found = topics::find(&image, topic, asked.partition_index);
         let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        let wanted = wanted_offset(asked.timestamp, cx.version).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
         Ok(OffsetQuestion { partition, leader_epoch: LeaderEpoch::new(asked.current_leader_epoch), isolation, wanted })
     };
     let questions: Vec<_> = request
@@ -57,7 +57,8 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
     )
     .await
     .into_iter();
-    let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
+    let asked = request.topics.into_iter().filter(|topic| !topic.partitions.is_empty());
+    let topics = asked.map(|topic| ListOffsetsTopicResponse {
         name: topic.name,
         partitions: topic
             .partitions

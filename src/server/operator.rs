@@ -10,16 +10,16 @@ use rustix::fs::statvfs;
 
 use crate::config::{BrokerSettings, Kind, topic_row};
 use crate::controller::image::{Image, TopicImage};
-use crate::protocol::ErrorCode;
 use crate::protocol::operator::{
-    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, ConfigChange, CreatePartitionsRequest,
-    CreatePartitionsResponse, CreatePartitionsResult, CreatePartitionsTopic, Cursor, DeleteRecordsPartitionResult,
-    DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult, DescribeAclsRequest, DescribeAclsResponse,
-    DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult,
-    DescribeLogDirsTopic, DescribeTopicPartitionsPartition, DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse, DescribeTopicPartitionsTopic, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, AlterableConfig, ConfigChange,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsResult, CreatePartitionsTopic, Cursor,
+    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
+    DescribeAclsRequest, DescribeAclsResponse, DescribeLogDirsPartition, DescribeLogDirsRequest,
+    DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic, DescribeTopicPartitionsPartition,
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsTopic,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, TopicRequest,
 };
+use crate::protocol::{ErrorCode, Str};
 use crate::server::admin::{BROKER_RESOURCE, TOPIC_RESOURCE};
 use crate::server::connection::Context;
 use crate::server::metadata::TOPIC_OPERATIONS;
@@ -98,16 +98,11 @@ type Changes = Vec<(String, Option<String>)>;
 
 /// Answers AlterConfigs: what is not given goes back to its default.
 pub(super) async fn alter_configs<'a>(cx: &Context<'_>, request: AlterConfigsRequest<'a>) -> AlterConfigsResponse<'a> {
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for resource in request.resources {
+    let (resources, mut responses) = once_each(request.resources, |one| (one.resource_type, &one.resource_name));
+    for resource in resources {
         let image = cx.server.shard().image();
-        let changes = topic_of(&image.topics, resource.resource_type, &resource.resource_name).map(|topic| {
-            let mut changes: BTreeMap<String, Option<String>> =
-                topic.configs.keys().map(|name| (name.clone(), None)).collect();
-            let given = resource.configs.iter();
-            changes.extend(given.map(|one| (one.name.to_string(), one.value.as_ref().map(ToString::to_string))));
-            changes.into_iter().collect()
-        });
+        let changes = topic_of(&image.topics, resource.resource_type, &resource.resource_name)
+            .and_then(|topic| replace(topic, &resource.configs));
         let outcome = alter(cx, &resource.resource_name, changes, request.validate_only).await;
         responses.push(alter_result(resource.resource_type, resource.resource_name, outcome));
     }
@@ -119,15 +114,9 @@ pub(super) async fn incremental_alter_configs<'a>(
     cx: &Context<'_>,
     request: IncrementalAlterConfigsRequest<'a>,
 ) -> IncrementalAlterConfigsResponse<'a> {
-    let mut seen = HashSet::new();
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for resource in request.resources {
+    let (resources, mut responses) = once_each(request.resources, |one| (one.resource_type, &one.resource_name));
+    for resource in resources {
         let (kind, name) = (resource.resource_type, resource.resource_name);
-        if !seen.insert((kind, name.to_string())) {
-            let refusal = (ErrorCode::INVALID_REQUEST, format!("resource '{name}' is given twice"));
-            responses.push(alter_result(kind, name, Err(refusal)));
-            continue;
-        }
         let image = cx.server.shard().image();
         let changes = topic_of(&image.topics, kind, &name)
             .and_then(|topic| merge(cx.server.shard().settings(), topic, &resource.configs));
@@ -135,6 +124,33 @@ pub(super) async fn incremental_alter_configs<'a>(
         responses.push(alter_result(kind, name, outcome));
     }
     IncrementalAlterConfigsResponse { responses, ..Default::default() }
+}
+
+/// Parts the resources that are given once from the others, all of which are refused.
+fn once_each<'a, R>(resources: Vec<R>, name: impl Fn(&R) -> (i8, &Str<'a>)) -> (Vec<R>, Vec<AlterConfigsResult<'a>>) {
+    let key = |resource: &R| (name(resource).0, name(resource).1.to_string());
+    let mut seen = HashSet::new();
+    let twice: HashSet<_> = resources.iter().map(key).filter(|key| !seen.insert(key.clone())).collect();
+    let (refused, single): (Vec<_>, _) = resources.into_iter().partition(|resource| twice.contains(&key(resource)));
+    let refuse = |resource: &R| {
+        let refusal = (ErrorCode::INVALID_REQUEST, "Each resource must appear at most once.".to_owned());
+        alter_result(name(resource).0, name(resource).1.clone(), Err(refusal))
+    };
+    (single, refused.iter().map(refuse).collect())
+}
+
+/// What it comes to when the overrides of a topic become exactly those given.
+fn replace(topic: &TopicImage, given: &[AlterableConfig<'_>]) -> Result<Changes, Refusal> {
+    let mut changes: BTreeMap<String, Option<String>> = topic.configs.keys().map(|name| (name.clone(), None)).collect();
+    let mut seen = HashSet::new();
+    for one in given {
+        if !seen.insert(&*one.name) {
+            return Err((ErrorCode::INVALID_REQUEST, format!("'{}' is given twice", one.name)));
+        }
+        let null = || (ErrorCode::INVALID_REQUEST, format!("the value of '{}' is null", one.name));
+        changes.insert(one.name.to_string(), Some(one.value.as_ref().ok_or_else(null)?.to_string()));
+    }
+    Ok(changes.into_iter().collect())
 }
 
 async fn alter(
@@ -148,11 +164,7 @@ async fn alter(
     outcome.map_err(|error| (errors::command(&error), error.to_string()))
 }
 
-fn alter_result<'a>(
-    resource_type: i8,
-    resource_name: crate::protocol::Str<'a>,
-    outcome: Result<(), Refusal>,
-) -> AlterConfigsResult<'a> {
+fn alter_result<'a>(resource_type: i8, resource_name: Str<'a>, outcome: Result<(), Refusal>) -> AlterConfigsResult<'a> {
     let (error_code, error_message) = match outcome {
         Ok(()) => (ErrorCode::NONE, None),
         Err((code, message)) => (code, Some(message.into())),
@@ -162,12 +174,18 @@ fn alter_result<'a>(
 
 /// The topic a resource names. Other resources have no settings that can be altered.
 fn topic_of<'i>(
-    topics: &'i BTreeMap<crate::types::TopicName, std::sync::Arc<TopicImage>>,
+    known: &'i BTreeMap<crate::types::TopicName, std::sync::Arc<TopicImage>>,
     kind: i8,
     name: &str,
 ) -> Result<&'i TopicImage, Refusal> {
     match kind {
-        TOPIC_RESOURCE => topics
+        TOPIC_RESOURCE if name.is_empty() => {
+            Err((ErrorCode::INVALID_REQUEST, "Default topic resources are not allowed.".to_owned()))
+        }
+        TOPIC_RESOURCE if !topics::is_legal_name(name) => {
+            Err((ErrorCode::INVALID_TOPIC_EXCEPTION, format!("'{name}' is no legal topic name")))
+        }
+        TOPIC_RESOURCE => known
             .get(name)
             .map(|topic| &**topic)
             .ok_or_else(|| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("The topic '{name}' does not exist."))),
@@ -355,13 +373,21 @@ pub(super) async fn describe_topic_partitions(
     names.sort();
     names.dedup();
     let cursor = request.cursor.as_ref().map(|cursor| (cursor.topic_name.to_string(), cursor.partition_index));
-    if let Some((topic, _)) = &cursor {
+    if let Some((topic, partition)) = &cursor {
+        let listed = request.topics.is_empty() || names.contains(topic);
         names.retain(|name| name >= topic);
+        if !listed || *partition < 0 {
+            return cursor_refused(&request);
+        }
     }
     let asked = usize::try_from(request.response_partition_limit).unwrap_or(0).max(1);
     let mut left = asked.min(DESCRIBED_PARTITIONS_MAX);
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
+        if left == 0 {
+            response.next_cursor = Some(Cursor { topic_name: name.into(), partition_index: 0 });
+            break;
+        }
         let Some(topic) = image.topics.get(&*name) else {
             let legal = topics::is_legal_name(&name);
             response.topics.push(DescribeTopicPartitionsTopic {
@@ -371,6 +397,7 @@ pub(super) async fn describe_topic_partitions(
                     ErrorCode::INVALID_TOPIC_EXCEPTION
                 },
                 name: Some(name.into()),
+                topic_authorized_operations: TOPIC_OPERATIONS,
                 ..Default::default()
             });
             continue;
@@ -379,10 +406,6 @@ pub(super) async fn describe_topic_partitions(
             Some((at, partition)) if *at == name => usize::try_from(*partition).unwrap_or(0),
             _ => 0,
         };
-        if left == 0 {
-            response.next_cursor = Some(Cursor { topic_name: name.into(), partition_index: first as i32 });
-            break;
-        }
         let described: Vec<_> = (0..).zip(&topic.partitions).skip(first).take(left).map(described_partition).collect();
         left -= described.len();
         let next = first + described.len();
@@ -400,6 +423,16 @@ pub(super) async fn describe_topic_partitions(
         }
     }
     response
+}
+
+/// The cursor stands before the first partition, or at a topic that is not asked for: nothing is answered.
+fn cursor_refused(request: &DescribeTopicPartitionsRequest<'_>) -> DescribeTopicPartitionsResponse<'static> {
+    let refused = |topic: &TopicRequest<'_>| DescribeTopicPartitionsTopic {
+        error_code: ErrorCode::INVALID_REQUEST,
+        name: Some(topic.name.to_string().into()),
+        ..Default::default()
+    };
+    DescribeTopicPartitionsResponse { topics: request.topics.iter().map(refused).collect(), ..Default::default() }
 }
 
 fn described_partition(

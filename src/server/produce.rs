@@ -36,8 +36,10 @@ use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
 /// The client id of Kafka's own tools, which alone may write to internal topics.
 const ADMIN_CLIENT: &str = "__admin_client";
 
-/// How long a request that wants no answer may hold its memory for want of an ack.
-const UNACKED_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long at least the own device may take. The timeout of a request is for its other replicas: Kafka answers what it
+/// has appended even if that timeout is 0. Under a shorter one we would refuse what is being written, and the client would
+/// send it again. Also how long a request that wants no answer may hold its memory.
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// From this version on, an answer names the leader a client should have asked (KIP-951).
 const LEADERS_FROM: i16 = 10;
@@ -78,19 +80,20 @@ impl Plan {
         let image = server.shard().image();
         let acks_legal = matches!(request.acks, -1..=1);
         let internal_allowed = header.client_id == ADMIN_CLIENT;
-        let topics = request.topic_data.into_iter().map(|topic| {
+        let named = request.topic_data.into_iter().filter(|topic| !topic.partition_data.is_empty());
+        let topics = named.map(|topic| {
             let known = image.topics.get(&*topic.name);
             let settings = known.and_then(|topic| server.shard().topic_settings(topic.id));
             let target = |index: i32, range: Option<Range<usize>>| {
-                if !acks_legal {
-                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
-                }
                 let unknown = || Refusal::of(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
                 let (topic, settings) = known.zip(settings.clone()).ok_or_else(unknown)?;
                 let place = PartitionIndex::new(index).ok_or_else(unknown)?;
                 let partition = topic.partitions.get(place.value() as usize).ok_or_else(unknown)?;
                 let null = || Refusal::because(ErrorCode::INVALID_RECORD, "the records are null");
                 let range = range.ok_or_else(null)?;
+                if !acks_legal {
+                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
+                }
                 if topic.internal && !internal_allowed {
                     return Err(Refusal::of(ErrorCode::INVALID_TOPIC_EXCEPTION));
                 }
@@ -148,8 +151,8 @@ impl Plan {
         }
         let deadline = read_at
             + match self.acks {
-                Acks::None => UNACKED_TIMEOUT,
-                Acks::Class => self.timeout,
+                Acks::None => DEVICE_TIMEOUT,
+                Acks::Class => self.timeout.max(DEVICE_TIMEOUT),
             };
         let (groups, places) = split(items, |item| shard.owner(item.partition));
         let shares = groups.into_iter().map(|(owner, items)| {

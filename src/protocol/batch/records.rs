@@ -262,10 +262,10 @@ pub fn validate_records(batch: &[u8], rules: &RecordRules, bytes_max: usize) -> 
     for (record, index) in records.iter().zip(0..) {
         let record = record?;
         max_timestamp = max_timestamp.max(record.timestamp);
-        let fault = if record.timestamp != -1 && !rules.timestamps.contains(&record.timestamp) {
-            RecordFaultKind::Timestamp(record.timestamp)
-        } else if rules.keys_required && record.key.is_none() {
+        let fault = if rules.keys_required && record.key.is_none() {
             RecordFaultKind::KeyMissing
+        } else if record.timestamp != -1 && !rules.timestamps.contains(&record.timestamp) {
+            RecordFaultKind::Timestamp(record.timestamp)
         } else {
             continue;
         };

@@ -138,6 +138,9 @@ fn log_append_time_holds_for_every_record_and_mends_the_checksum() {
     assert!(info.log_append_time);
     assert_eq!((info.base_timestamp, info.max_timestamp), (1_700_000_000_000, 42));
     assert!(read(&bytes).unwrap().iter().all(|record| record.0 == 42));
+    set_create_time(&mut bytes);
+    let info = check(&bytes).unwrap();
+    assert_eq!((info.log_append_time, info.max_timestamp), (false, 42));
 }
 
 #[test]
@@ -304,11 +307,17 @@ fn topics_rules_are_held_record_by_record() {
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(GOLDEN, &compacted), [RecordFault { index: 0, kind: RecordFaultKind::KeyMissing }]);
-    let young = RecordRules { timestamps: 1_700_000_000_001..=i64::MAX, ..compacted };
+    let young = RecordRules { timestamps: 1_700_000_000_001..=i64::MAX, ..ANY_RECORD };
     let too_old = RecordFault { index: 0, kind: RecordFaultKind::Timestamp(1_700_000_000_000) };
     assert_eq!(refused(GOLDEN, &young), [too_old]);
     let facts = validate_records(GOLDEN, &ANY_RECORD, PLENTY).unwrap();
     assert_eq!(facts, RecordFacts { max_timestamp: 1_700_000_000_001, bytes: 26 });
+
+    let mut both = Builder::new(plain(Codec::None));
+    both.push(0, None, None, &[]);
+    let strict = RecordRules { keys_required: true, ..young.clone() };
+    let keyless = RecordFault { index: 0, kind: RecordFaultKind::KeyMissing };
+    assert_eq!(refused(&both.finish(), &strict), [keyless], "of two faults of one record, the key's is told");
 
     let mut untimed = Builder::new(plain(Codec::None));
     untimed.push(-1, Some(b"k"), None, &[]);
