@@ -1,5 +1,7 @@
 //! Peers that mean harm, or have trouble: the others must not notice.
 
+#![allow(clippy::unwrap_used)]
+
 mod server_support;
 
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -1,5 +1,7 @@
 //! The whole server in one process: two shards, a client that is only a socket, and every kind of request once.
 
+#![allow(clippy::unwrap_used)]
+
 mod server_support;
 
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@
 //! else waits until the earlier ones are answered, so that whoever saw an ack sees its record; whatever is wrong with a
 //! peer's bytes closes its connection, is counted once, and is logged at debug. Source: Kafka's `SocketServer`, KIP-511.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -45,8 +46,6 @@ enum Fault {
     Header(#[from] HeaderError),
     #[error("bad body of {} {version}: {error}", api.name())]
     Body { api: ApiKey, version: i16, error: WireError },
-    #[error("a produce request that wants no answer failed")]
-    Unanswered,
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
     #[error(transparent)]
@@ -122,9 +121,7 @@ impl Context<'_> {
         };
         futures_lite::future::or(async { Ok(future.await) }, gone).await
     }
-}
 
-impl Context<'_> {
     /// Waits for `future` as long as the client is there and the shard is not to end: for waits that may take minutes.
     pub(super) async fn unless_gone_or_draining<T>(&self, future: impl Future<Output = T>) -> Result<T, Abandoned> {
         let draining = async {
@@ -154,7 +151,7 @@ fn into_reply(encoded: Encoded, records: Vec<SmallVec<[Payload; 4]>>) -> Reply {
 pub(super) async fn serve(server: &Rc<Server>, mut reader: FrameReader, replies: Replies) {
     reader.set_idle_timeout(Some(server.shard().settings().connections_max_idle));
     let handle = Handle::new(replies.clone());
-    let _registered = Registered::new(server, handle.clone());
+    let registered = Registered::new(server, handle.clone());
     let mut connection = Connection { server, reader: &mut reader, replies: &replies, handle };
     if let Err(fault) = connection.run().await {
         count(server, &fault);
@@ -164,7 +161,7 @@ pub(super) async fn serve(server: &Rc<Server>, mut reader: FrameReader, replies:
         connection.handle.below(1).await;
         replies.flushed().await;
     }
-    replies.close();
+    registered.ended.set(true);
 }
 
 fn count(server: &Server, fault: &Fault) {
@@ -178,8 +175,6 @@ fn count(server: &Server, fault: &Fault) {
         Fault::Net(NetError::Idle) => metrics.connections_idle_closed.increment(),
         Fault::Net(NetError::Lost(_)) | Fault::Abandoned(_) => metrics.connections_lost.increment(),
         Fault::Net(NetError::Truncated) => metrics.faults_frame_truncated.increment(),
-        // Its batch was counted where it was refused.
-        Fault::Unanswered => {}
     }
 }
 
@@ -187,11 +182,13 @@ fn count(server: &Server, fault: &Fault) {
 struct Registered<'a> {
     server: &'a Rc<Server>,
     key: usize,
+    /// The task came to its end.
+    ended: Cell<bool>,
 }
 
 impl<'a> Registered<'a> {
     fn new(server: &'a Rc<Server>, handle: Rc<Handle>) -> Self {
-        Self { server, key: server.connections.borrow_mut().insert(handle) }
+        Self { server, key: server.connections.borrow_mut().insert(handle), ended: Cell::new(false) }
     }
 }
 
@@ -199,7 +196,8 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         let handle = self.server.connections.borrow_mut().remove(self.key);
         handle.replies.close();
-        if std::thread::panicking() {
+        // Tasks that a stopping shard leaves behind are dropped, too.
+        if !self.ended.get() && !self.server.draining() {
             self.server.shard().metrics().connections_panicked.increment();
         }
         self.server.connection_ended.notify_all();
@@ -339,7 +337,7 @@ impl Connection<'_> {
                 Acks::None if all_taken => slot.skip(),
                 // Nobody reads an answer: closing is the only way to say it, and what Kafka does.
                 Acks::None => {
-                    tracing::debug!(fault = %Fault::Unanswered, "connection closed");
+                    tracing::debug!("connection closed: a produce request that wants no answer failed");
                     replies.close();
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Owns the shards' threads, the control thread and the data directory of one test; all end when the value is dropped.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
