@@ -14,7 +14,7 @@ use ringlog::protocol::wire::Form;
 use ringlog::protocol::{
     ApiKey, Encoded, ErrorCode, HeaderError, Message, Reader, Records, RequestError, Segment, Wire, WireError, Writer,
     admin, api_versions_downgrade, decode_any_request, encode_request, encode_response, fetch, groups, operator,
-    parse_request_header, parse_response_header, produce,
+    parse_request_header, parse_response_header, placement, produce,
 };
 use smallvec::smallvec;
 
@@ -88,6 +88,7 @@ fn cases() -> Vec<Case> {
             DescribeCluster DescribeClusterRequest DescribeClusterResponse,
             DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,
             InitProducerId InitProducerIdRequest InitProducerIdResponse,
+            ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse,
             ListOffsets ListOffsetsRequest ListOffsetsResponse,
             Metadata MetadataRequest MetadataResponse;
         groups:
@@ -112,6 +113,10 @@ fn cases() -> Vec<Case> {
             DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse,
             IncrementalAlterConfigs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse,
             OffsetForLeaderEpoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
+        placement:
+            AlterPartitionReassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse,
+            ElectLeaders ElectLeadersRequest ElectLeadersResponse,
+            ListPartitionReassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
     }
 }
 

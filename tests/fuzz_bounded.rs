@@ -1,9 +1,12 @@
 //! Pure. A bounded run of each fuzz target: valid inputs, cut and damaged by seeded chance.
 //!
 //! `RINGLOG_FUZZ_RUNS` (50,000) says how many inputs a target gets; `RINGLOG_SEED` sets the first seed. The same targets
-//! run without bound, guided by coverage, under `fuzz/`.
+//! run without bound, guided by coverage, under `fuzz/`; `RINGLOG_FUZZ_CORPUS=fuzz/corpus` writes the valid inputs there.
 
 mod fuzz_support;
+
+use std::path::Path;
+use std::{fs, io};
 
 use fastrand::Rng;
 use fuzz_support::TARGETS;
@@ -33,6 +36,9 @@ fn every_target_keeps_its_promises_on_damaged_input() {
     let first_seed = from_environment("RINGLOG_SEED").unwrap_or(1);
     for target in TARGETS {
         let corpus = (target.corpus)();
+        if let Some(directory) = std::env::var_os("RINGLOG_FUZZ_CORPUS") {
+            write_corpus(&Path::new(&directory).join(target.name), &corpus).expect("the corpus could not be written");
+        }
         for bytes in &corpus {
             let _input = Input { target: target.name, seed: first_seed, bytes };
             (target.run)(bytes);
@@ -43,6 +49,14 @@ fn every_target_keeps_its_promises_on_damaged_input() {
             (target.run)(&bytes);
         }
     }
+}
+
+fn write_corpus(directory: &Path, corpus: &[Vec<u8>]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    corpus
+        .iter()
+        .enumerate()
+        .try_for_each(|(number, bytes)| fs::write(directory.join(format!("valid-{number}")), bytes))
 }
 
 /// One of the corpus after one to six changes of the kinds that break parsers.

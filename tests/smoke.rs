@@ -335,3 +335,32 @@ fn null_records_are_answered_and_acks_zero_is_not() {
     send_produce(&mut client, "odd", 0, &[(7, &records)]);
     assert!(client.receive().is_none(), "acks=0 has no other way to say no");
 }
+
+#[test]
+fn produced_bytes_are_copied_once_and_fetched_bytes_never() {
+    const BATCHES: usize = 200;
+    const ROUNDS: usize = 3;
+    let broker = Broker::start(1, &[("engine.tail.cache.bytes", "4194304")]);
+    let mut client = broker.connect();
+    create_topic(&mut client, "bulk", 1);
+    let value = "x".repeat(64 << 10);
+    let records = batch(now(), &[&value], None);
+    for _ in 0..BATCHES {
+        let sent = send_produce(&mut client, "bulk", 1, &[(0, &records)]);
+        assert_eq!(produced(&mut client, sent).responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    }
+    // From the start: what left the tail cache comes from disk, the rest from memory.
+    for _ in 0..ROUNDS {
+        let mut offset = 0;
+        while offset < BATCHES as i64 {
+            let sent = client.send(FETCH, &fetch_request("bulk", &[(0, offset)], Duration::ZERO, 1));
+            offset += fetched(&mut client, sent)[0].3.len() as i64;
+        }
+    }
+    let (bytes, log) = ((records.len() * BATCHES) as f64, broker.reports()[0].log);
+    let copied = (broker.counter("produce_copied_bytes") + log.append_copied_bytes) as f64;
+    assert!(copied <= 1.1 * bytes, "{copied} bytes were copied for {bytes} produced");
+    assert_eq!(broker.counter("fetch_copied_bytes"), 0);
+    assert_eq!(broker.counter("fetch_bytes"), (records.len() * BATCHES * ROUNDS) as u64);
+    assert!(log.disk_read_bytes > 0 && log.cache_read_bytes > 0, "both ways were taken: {log:?}");
+}

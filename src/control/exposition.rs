@@ -18,6 +18,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::groups::GroupFacts;
 use crate::metrics::{API_KEYS, ShardMetrics};
 use crate::protocol::ApiKey;
 use crate::shard::calls::{MetricsReport, PartitionFacts, ShardFacts};
@@ -26,6 +27,8 @@ use crate::shard::calls::{MetricsReport, PartitionFacts, ShardFacts};
 pub struct Scrape {
     /// By shard index.
     pub shards: Vec<ShardScrape>,
+    /// Groups with what they have committed; only for [`Detail::PerPartition`].
+    pub groups: Vec<GroupFacts>,
     /// Since the broker was ready.
     pub uptime: Duration,
     /// This broker.
@@ -61,6 +64,7 @@ pub fn render(scrape: &Scrape, detail: Detail) -> String {
     shard_rows(&mut page, scrape);
     if detail == Detail::PerPartition {
         partition_rows(&mut page, scrape);
+        group_rows(&mut page, scrape);
     }
     page.text()
 }
@@ -244,6 +248,33 @@ fn partition_rows(page: &mut Page, scrape: &Scrape) {
     }
 }
 
+/// kafka_exporter's names for groups.
+fn group_rows(page: &mut Page, scrape: &Scrape) {
+    for group in &scrape.groups {
+        let name = || ("consumergroup", group.group.clone());
+        let members = group.members.len() as f64;
+        page.row("kafka_consumergroup_members", "Members of the group", Kind::Gauge, vec![name()], members);
+        let mut sums: BTreeMap<&str, [i64; 2]> = BTreeMap::new();
+        for offset in &group.offsets {
+            let labels = || vec![name(), ("topic", offset.topic.clone()), ("partition", offset.partition.to_string())];
+            let committed = offset.committed as f64;
+            page.row("kafka_consumergroup_current_offset", "Next offset to be read", Kind::Gauge, labels(), committed);
+            if let Some(lag) = offset.lag {
+                page.row("kafka_consumergroup_lag", "Records not read yet", Kind::Gauge, labels(), lag as f64);
+            }
+            let sum = sums.entry(&offset.topic).or_default();
+            sum[0] += offset.committed;
+            sum[1] += offset.lag.unwrap_or(0);
+        }
+        for (topic, [committed, lag]) in sums {
+            let labels = || vec![name(), ("topic", topic.to_owned())];
+            let help = "Sum over the topic's partitions";
+            page.row("kafka_consumergroup_current_offset_sum", help, Kind::Gauge, labels(), committed as f64);
+            page.row("kafka_consumergroup_lag_sum", help, Kind::Gauge, labels(), lag as f64);
+        }
+    }
+}
+
 fn open_descriptors() -> f64 {
     std::fs::read_dir("/proc/self/fd").map_or(0.0, |entries| entries.count() as f64)
 }
@@ -325,6 +356,7 @@ mod tests {
         let facts = Box::new(ShardFacts { partitions: vec![partition], ..ShardFacts::default() });
         let scrape = Scrape {
             shards: vec![ShardScrape { counters, report: None, facts: Some(facts) }],
+            groups: Vec::new(),
             uptime: Duration::from_secs(3),
             node_id: 1,
             address: "localhost:9092".to_owned(),

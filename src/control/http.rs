@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::exposition::{self, Detail, Scrape, ShardScrape};
+use super::groups::GroupFacts;
 use super::mesh::{self, ShardPort};
 use crate::controller::image::Image;
 use crate::metrics::ShardMetrics;
@@ -69,6 +70,12 @@ impl Facts {
         let facts = |answer| if let Some(ShardAnswer::Facts(facts)) = answer { Some(facts) } else { None };
         answers.into_iter().map(facts).collect()
     }
+
+    async fn groups(&self, described: &[Option<Box<ShardFacts>>]) -> Vec<GroupFacts> {
+        let image = self.image.borrow().clone();
+        let partitions: Vec<_> = described.iter().flatten().flat_map(|facts| facts.partitions.clone()).collect();
+        super::groups::gather(&self.shards, &image, &partitions, SHARD_PATIENCE).await
+    }
 }
 
 /// The routes.
@@ -83,6 +90,7 @@ pub fn router(facts: Arc<Facts>) -> Router {
         .route("/api/cluster", get(cluster))
         .route("/api/topics", get(topics))
         .route("/api/partitions", get(partitions))
+        .route("/api/groups", get(groups))
         .route("/api/shards", get(shards))
         .with_state(facts)
 }
@@ -111,6 +119,7 @@ async fn public_metrics(State(facts): State<Arc<Facts>>) -> Response {
 async fn exposition_of(facts: &Facts, detail: Detail) -> Response {
     let reports = mesh::ask_all(&facts.shards, SHARD_PATIENCE, || ShardCall::Metrics).await;
     let described = facts.shard_facts().await;
+    let groups = if detail == Detail::PerPartition { facts.groups(&described).await } else { Vec::new() };
     let broker = facts.image.borrow().brokers.first().cloned();
     let shards = facts.counters.iter().zip(reports).zip(described).map(|((counters, report), facts)| ShardScrape {
         counters: Arc::clone(counters),
@@ -119,6 +128,7 @@ async fn exposition_of(facts: &Facts, detail: Detail) -> Response {
     });
     let scrape = Scrape {
         shards: shards.collect(),
+        groups,
         uptime: facts.started.elapsed(),
         node_id: broker.as_ref().map_or(-1, |broker| broker.id.value()),
         address: broker.map_or_else(String::new, |broker| format!("{}:{}", broker.host, broker.port)),
@@ -167,6 +177,11 @@ async fn partitions(State(facts): State<Arc<Facts>>) -> Json<Value> {
     }
     rows.sort_by_key(|row| (row["topic"].as_str().map(str::to_owned), row["partition"].as_i64()));
     Json(Value::Array(rows))
+}
+
+async fn groups(State(facts): State<Arc<Facts>>) -> Json<Value> {
+    let groups = facts.groups(&facts.shard_facts().await).await;
+    Json(serde_json::to_value(groups).unwrap_or(Value::Null))
 }
 
 async fn shards(State(facts): State<Arc<Facts>>) -> Json<Value> {

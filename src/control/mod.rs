@@ -7,6 +7,7 @@
 pub mod checkpoints;
 pub mod exposition;
 pub mod flush_probe;
+pub mod groups;
 pub mod http;
 pub mod mesh;
 

@@ -235,6 +235,7 @@ impl Writer {
         }
         let same = self.target.as_ref().filter(|target| Rc::ptr_eq(&target.segment, &first.segment));
         self.in_flight.len() < WRITES_IN_FLIGHT_MAX
+            && self.log.shared().writes.is_free()
             && appender.pending_bytes.get() >= OVERLAP_PENDING_BYTES
             && same.is_some_and(|target| target.position.is_multiple_of(BLOCK))
     }
@@ -254,6 +255,7 @@ impl Writer {
         }
         wait_for_blocks(&self.log, &segment, &target.file, target.position + wanted as u64).await?;
         let head = self.head_block(head_bytes).await?;
+        let permit = self.log.shared().writes.acquire().await;
         let Some(target) = &mut self.target else { return Ok(()) };
         // More may have come while we waited; it goes along, as far as there are blocks.
         let wanted = self.log.pending_bytes_of(&segment, IO_BYTES_MAX);
@@ -267,9 +269,9 @@ impl Writer {
         let start_position = target.position - head_bytes as u64;
         target.position += taken_bytes as u64;
 
-        let (file, shared) = (target.file.clone(), Rc::clone(self.log.shared()));
+        let file = target.file.clone();
         let task = rt::spawn(async move {
-            let _permit = shared.writes.acquire().await;
+            let _permit = permit;
             file.write(buffer, start_position).await
         });
         self.in_flight.push_back(InFlight { task, end_bytes: target.position, whole });

@@ -1,8 +1,9 @@
 //! Messages about the cluster, topics and settings that every client sends.
 //!
 //! Pure. Owns ApiVersions (18), Metadata (3), ListOffsets (2), InitProducerId (22), CreateTopics (19), DeleteTopics
-//! (20), DescribeConfigs (32), DescribeCluster (60). The rarer ones of operators' tools are in `operator.rs`. Source:
-//! KIP-35 (ApiVersions), KIP-4 (topics), KIP-516 (topic ids), KIP-584 (features), KIP-700 (DescribeCluster).
+//! (20), DescribeConfigs (32), DescribeCluster (60), ListConfigResources (74). The rarer ones of operators' tools are in
+//! `operator` and `placement`. Source: KIP-35 (ApiVersions), KIP-4 (topics), KIP-516 (topic ids), KIP-584 (features),
+//! KIP-700 (DescribeCluster), KIP-1142 (ListConfigResources).
 
 use super::error::ErrorCode;
 use super::notation::message;
@@ -321,6 +322,25 @@ message! {
         value: Option<Str<'a>> [0.., null 0..],
         /// As in [`DescribedConfig`].
         source: i8,
+    }
+
+    /// Asks what has settings.
+    pub struct ListConfigResourcesRequest flexible 0 {
+        /// As in [`DescribeConfigsResource`]; empty: all.
+        resource_types: Vec<i8> [1..],
+    }
+
+    /// What has settings.
+    pub struct ListConfigResourcesResponse<'a> flexible 0 {
+        throttle_time_ms: i32,
+        error_code: ErrorCode,
+        config_resources: Vec<ConfigResource<'a>>,
+    }
+
+    /// One resource of a [`ListConfigResourcesResponse`].
+    pub struct ConfigResource<'a> {
+        resource_name: Str<'a>,
+        resource_type: i8 [1..] = 16,
     }
 
     /// Asks who is there.

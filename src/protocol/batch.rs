@@ -17,7 +17,7 @@
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod builder;
-pub mod codecs;
+mod codecs;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -71,6 +71,14 @@ struct Header {
     records: I32,
 }
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+impl Header {
+    /// Of the whole batch. [`header_of`] has seen that the length is positive.
+    fn batch_bytes(&self) -> u32 {
+        self.length.get().cast_unsigned() + UNCOUNTED_BYTES
+    }
+}
+
 const _: () = assert!(std::mem::offset_of!(Header, attributes) == CHECKED_FROM);
 
 /// Who produced a batch idempotently.
@@ -131,17 +139,17 @@ pub enum BatchError {
     /// The length field is smaller than any batch: CORRUPT_MESSAGE.
     #[error("impossible batch length {0}")]
     Length(i32),
-    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD.
+    /// Formats 0 and 1 ended with Kafka 4: INVALID_RECORD. Any other number is no format: CORRUPT_MESSAGE.
     #[error("message format {0}; only 2 is served")]
     Magic(i8),
     /// The bytes changed since they were written: CORRUPT_MESSAGE.
     #[error("checksum mismatch")]
     Crc,
-    /// Fields or counts contradict each other or the rules for producers: INVALID_RECORD.
+    /// Fields, counts or records contradict each other or the rules for producers: INVALID_RECORD.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The records cannot be decompressed or read, or the codec is unknown: UNKNOWN_SERVER_ERROR, as Kafka answers.
-    #[error("unreadable records: {0}")]
+    /// The records cannot be decompressed, or the codec is unknown: UNKNOWN_SERVER_ERROR, as Kafka answers.
+    #[error("{0}")]
     Unreadable(&'static str),
     /// The records outgrow what the caller allows them to take once decompressed: MESSAGE_TOO_LARGE.
     #[error("records take more than {bytes_max} bytes when decompressed")]
@@ -153,46 +161,13 @@ pub enum BatchError {
 
 /// Reads the header of the first batch in `bytes` without checking the CRC. Needs only the header, not the whole batch.
 pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
-    // Length and magic are judged before the rest of the header is there: a short message of an old format is refused as such.
-    let truncated = BatchError::Truncated { need: HEADER_BYTES as u64, have: bytes.len() as u64 };
-    if let Some((_, after_offset)) = bytes.split_first_chunk::<8>()
-        && let Some((&length, after_length)) = after_offset.split_first_chunk::<4>()
-    {
-        let length = i32::from_be_bytes(length);
-        let magic = after_length.get(4).map(|&byte| byte.cast_signed());
-        match magic {
-            _ if length < LENGTH_MIN_ANY_FORMAT => return Err(BatchError::Length(length)),
-            Some(magic) if magic != 2 => return Err(BatchError::Magic(magic)),
-            Some(_) if length < LENGTH_MIN => return Err(BatchError::Length(length)),
-            _ => {}
-        }
-    }
-    let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| truncated)?;
-    let attributes = header.attributes.get();
-    Ok(BatchInfo {
-        base_offset: header.base_offset.get(),
-        bytes: header.length.get().cast_unsigned() + UNCOUNTED_BYTES,
-        leader_epoch: header.leader_epoch.get(),
-        last_offset_delta: u32::try_from(header.last_offset_delta.get())
-            .map_err(|_| BatchError::Invalid("negative last offset delta"))?,
-        codec: Codec::from_bits(attributes & CODEC_MASK),
-        log_append_time: attributes & LOG_APPEND_TIME != 0,
-        transactional: attributes & TRANSACTIONAL != 0,
-        control: attributes & CONTROL != 0,
-        delete_horizon: attributes & DELETE_HORIZON != 0,
-        base_timestamp: header.base_timestamp.get(),
-        max_timestamp: header.max_timestamp.get(),
-        producer: producer_stamp(header)?,
-        records: u32::try_from(header.records.get()).map_err(|_| BatchError::Invalid("negative record count"))?,
-        crc: header.crc.get(),
-    })
+    info_of(header_of(bytes)?)
 }
 
-fn producer_stamp(header: &Header) -> Result<Option<ProducerStamp>, BatchError> {
-    let Some(id) = ProducerId::new(header.producer_id.get()) else { return Ok(None) };
-    let epoch =
-        ProducerEpoch::new(header.producer_epoch.get()).ok_or(BatchError::Invalid("a producer id without an epoch"))?;
-    Ok(Some(ProducerStamp { id, epoch, base_sequence: Sequence::new(header.base_sequence.get()) }))
+/// How long the batch at the start of `bytes` says it is; only length and format are looked at. For limits of size, which
+/// Kafka holds before the checksum: a client splits a batch that is too large, and sends a damaged one again.
+pub fn announced_bytes(bytes: &[u8]) -> Result<u32, BatchError> {
+    header_of(bytes).map(Header::batch_bytes)
 }
 
 /// Structure, checksum and counts of the one batch at the start of `bytes`, as a producer writes it: as many offsets as
@@ -210,28 +185,28 @@ pub fn check(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
 
 /// [`check`] for batches that lie in a log, where compaction may have removed records, even all of them, but never offsets.
 pub fn check_stored(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
-    let info = parse_header(bytes)?;
-    let batch = whole(bytes, &info)?;
-    if checksum(batch) != info.crc {
+    let header = header_of(bytes)?;
+    // Before the fields are judged: a flipped bit in one of them is damage, which producers mend by sending again.
+    if checksum(whole(bytes, header)?) != header.crc.get() {
         return Err(BatchError::Crc);
     }
-    if u64::from(info.records) > u64::from(info.last_offset_delta) + 1 {
-        return Err(BatchError::Invalid("more records than offsets"));
-    }
-    Ok(info)
+    info_of(header)
 }
 
 /// [`check`] and what Kafka asks of a produce request besides: exactly one batch, base offset 0, no control batch, and a
-/// sequence beside each producer id. Bytes after the batch that are no whole batch are ignored, as Kafka does: the caller
-/// keeps the first [`BatchInfo::bytes`].
+/// sequence beside each producer id. What follows the batch is ignored as in Kafka, unless its first bytes already show that
+/// it can be no batch, or it is a whole one: the caller keeps the first [`BatchInfo::bytes`].
 pub fn check_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
-    let header = parse_header(bytes)?;
-    whole(bytes, &header)?;
-    let rest = bytes.get(header.bytes as usize..).expect("the whole batch is there");
-    if parse_header(rest).is_ok_and(|second| whole(rest, &second).is_ok()) {
-        return Err(BatchError::Invalid("more than one batch for a partition"));
+    let header = header_of(bytes)?;
+    let rest = bytes.get(whole(bytes, header)?.len()..).expect("the whole batch is there");
+    match header_of(rest) {
+        Ok(second) if whole(rest, second).is_ok() => {
+            return Err(BatchError::Invalid("more than one batch for a partition"));
+        }
+        Err(error @ (BatchError::Length(_) | BatchError::Magic(_))) => return Err(error),
+        _ => {}
     }
-    if header.base_offset != 0 {
+    if header.base_offset.get() != 0 {
         return Err(BatchError::Invalid("a producer's base offset must be 0"));
     }
     let info = check(bytes)?;
@@ -244,10 +219,61 @@ pub fn check_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     Ok(info)
 }
 
-/// The batch that `info` was parsed from, when all of it is there.
-fn whole<'a>(bytes: &'a [u8], info: &BatchInfo) -> Result<&'a [u8], BatchError> {
-    let truncated = BatchError::Truncated { need: u64::from(info.bytes), have: bytes.len() as u64 };
-    bytes.get(..info.bytes as usize).ok_or(truncated)
+/// The header at the start of `bytes`, once length and format say that it is one. Both are judged before the rest of it is
+/// there: a short message of an old format is refused as such.
+fn header_of(bytes: &[u8]) -> Result<&Header, BatchError> {
+    if let Some((_, after_offset)) = bytes.split_first_chunk::<8>()
+        && let Some((&length, after_length)) = after_offset.split_first_chunk::<4>()
+    {
+        let length = i32::from_be_bytes(length);
+        match after_length.get(4).map(|&byte| byte.cast_signed()) {
+            _ if length < LENGTH_MIN_ANY_FORMAT => return Err(BatchError::Length(length)),
+            Some(magic) if magic != 2 => return Err(BatchError::Magic(magic)),
+            Some(_) if length < LENGTH_MIN => return Err(BatchError::Length(length)),
+            _ => {}
+        }
+    }
+    let truncated = BatchError::Truncated { need: HEADER_BYTES as u64, have: bytes.len() as u64 };
+    Header::ref_from_prefix(bytes).map(|(header, _)| header).map_err(|_| truncated)
+}
+
+/// The batch that `header` begins, when all of it is there.
+fn whole<'a>(bytes: &'a [u8], header: &Header) -> Result<&'a [u8], BatchError> {
+    let need = header.batch_bytes();
+    bytes.get(..need as usize).ok_or(BatchError::Truncated { need: need.into(), have: bytes.len() as u64 })
+}
+
+fn info_of(header: &Header) -> Result<BatchInfo, BatchError> {
+    let attributes = header.attributes.get();
+    let last_offset_delta =
+        u32::try_from(header.last_offset_delta.get()).map_err(|_| BatchError::Invalid("negative last offset delta"))?;
+    let records = u32::try_from(header.records.get()).map_err(|_| BatchError::Invalid("negative record count"))?;
+    if u64::from(records) > u64::from(last_offset_delta) + 1 {
+        return Err(BatchError::Invalid("more records than offsets"));
+    }
+    Ok(BatchInfo {
+        base_offset: header.base_offset.get(),
+        bytes: header.batch_bytes(),
+        leader_epoch: header.leader_epoch.get(),
+        last_offset_delta,
+        codec: Codec::from_bits(attributes & CODEC_MASK),
+        log_append_time: attributes & LOG_APPEND_TIME != 0,
+        transactional: attributes & TRANSACTIONAL != 0,
+        control: attributes & CONTROL != 0,
+        delete_horizon: attributes & DELETE_HORIZON != 0,
+        base_timestamp: header.base_timestamp.get(),
+        max_timestamp: header.max_timestamp.get(),
+        producer: producer_stamp(header)?,
+        records,
+        crc: header.crc.get(),
+    })
+}
+
+fn producer_stamp(header: &Header) -> Result<Option<ProducerStamp>, BatchError> {
+    let Some(id) = ProducerId::new(header.producer_id.get()) else { return Ok(None) };
+    let epoch = ProducerEpoch::new(header.producer_epoch.get());
+    let epoch = epoch.ok_or(BatchError::Invalid("a producer id without an epoch"))?;
+    Ok(Some(ProducerStamp { id, epoch, base_sequence: Sequence::new(header.base_sequence.get()) }))
 }
 
 /// Writes base offset and leader epoch, both outside the CRC. Panics when `bytes` is shorter than a header: it was checked.

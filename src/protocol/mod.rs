@@ -1,8 +1,8 @@
 //! Kafka's wire, nothing else: which APIs are served in which versions, headers, frames.
 //!
 //! Pure. Owns the table of APIs (at `apis!`), the headers of requests and responses, and frames. The messages are in
-//! `produce`, `fetch`, `admin`, `operator` and `groups`; what they are made of in `notation`, `values` and `wire`;
-//! record batches, of which the messages know only place and length, in `batch`. Always true: a decoded version is one
+//! `produce`, `fetch`, `admin`, `operator`, `placement` and `groups`; what they are made of in `notation`, `values` and
+//! `wire`; record batches, of which the messages know only place and length, in `batch`. Always true: a decoded version is one
 //! the table lists. Source: Kafka's protocol guide; KIP-35 (version negotiation), KIP-482 (flexible headers), KIP-511
 //! (its fallback).
 //!
@@ -17,6 +17,7 @@ pub mod fetch;
 pub mod groups;
 pub(crate) mod notation;
 pub mod operator;
+pub mod placement;
 pub mod produce;
 pub mod values;
 pub mod wire;
@@ -146,10 +147,14 @@ apis! {
     35 DescribeLogDirs         served 1..=4,  operator: DescribeLogDirsRequest<'a> => DescribeLogDirsResponse<'a>;
     37 CreatePartitions        served 0..=3,  operator: CreatePartitionsRequest<'a> => CreatePartitionsResponse<'a>;
     42 DeleteGroups            served 0..=2,  groups: DeleteGroupsRequest<'a> => DeleteGroupsResponse<'a>;
+    43 ElectLeaders            served 0..=2,  placement: ElectLeadersRequest<'a> => ElectLeadersResponse<'a>;
     44 IncrementalAlterConfigs served 0..=1,  operator: IncrementalAlterConfigsRequest<'a> => IncrementalAlterConfigsResponse<'a>;
+    45 AlterPartitionReassignments served 0..=1, placement: AlterPartitionReassignmentsRequest<'a> => AlterPartitionReassignmentsResponse<'a>;
+    46 ListPartitionReassignments served 0..=0, placement: ListPartitionReassignmentsRequest<'a> => ListPartitionReassignmentsResponse<'a>;
     47 OffsetDelete            served 0..=0,  groups: OffsetDeleteRequest<'a> => OffsetDeleteResponse<'a>;
     60 DescribeCluster         served 0..=2,  admin: DescribeClusterRequest => DescribeClusterResponse<'a>;
     61 DescribeProducers       held   0..=0,  operator: DescribeProducersRequest<'a> => DescribeProducersResponse<'a>;
+    74 ListConfigResources     served 0..=1,  admin: ListConfigResourcesRequest => ListConfigResourcesResponse<'a>;
     75 DescribeTopicPartitions served 0..=0,  operator: DescribeTopicPartitionsRequest<'a> => DescribeTopicPartitionsResponse<'a>;
 }
 

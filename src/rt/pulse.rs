@@ -1,7 +1,7 @@
 //! Shell. What one shard shows to other threads, and the watchdog that looks at it.
 //!
 //! Owns the atomics, the bell and the watchdog thread. Knows nothing of what a shard works on. Always: only the shard writes
-//! `turns`, `work` and `parked`; everybody may ring. Source: `design.md` §6 guard 3; glommio 0.9 can park with runnable
+//! `turns`, `work` and `parked`; everybody may ring. Source: glommio 0.9 can park with runnable
 //! tasks (issue 53 of its fork), its own heartbeat timers included, and only a kick from outside ends that.
 
 use std::os::fd::{AsFd, OwnedFd};

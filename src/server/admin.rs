@@ -1,7 +1,7 @@
-//! CreateTopics (19), DeleteTopics (20), DescribeConfigs (32).
+//! CreateTopics (19), DeleteTopics (20), DescribeConfigs (32), ListConfigResources (74).
 //!
 //! Shell. Owns the checks on the shape of a request (what is given twice, what is missing); the controller decides the rest
-//! and answers when every shard has applied it. Source: KIP-4, KIP-133, KIP-525, KIP-569, KIP-599; Kafka's `ControllerApis`,
+//! and answers when every shard has applied it. Source: KIP-4, KIP-133, KIP-525, KIP-569, KIP-599, KIP-1142; Kafka's `ControllerApis`,
 //! `ConfigHelper`.
 
 use std::collections::HashSet;
@@ -9,21 +9,27 @@ use std::collections::HashSet;
 use crate::config::Described;
 use crate::controller::{CommandError, CreatedTopic, NewTopic, TopicRef};
 use crate::protocol::admin::{
-    ConfigSynonym, CreatableTopic, CreatableTopicResult, CreatableTopicResultConfig, CreateTopicsRequest,
-    CreateTopicsResponse, DeletableTopicResult, DeleteTopic, DeleteTopicsRequest, DeleteTopicsResponse,
-    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse, DescribeConfigsResult, DescribedConfig,
+    ConfigResource, ConfigSynonym, CreatableTopic, CreatableTopicResult, CreatableTopicResultConfig,
+    CreateTopicsRequest, CreateTopicsResponse, DeletableTopicResult, DeleteTopic, DeleteTopicsRequest,
+    DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
+    DescribeConfigsResult, DescribedConfig, ListConfigResourcesRequest, ListConfigResourcesResponse,
 };
 use crate::protocol::{ErrorCode, Str};
 use crate::server::connection::Context;
 use crate::server::{errors, topics};
-use crate::types::TopicId;
+use crate::types::{TopicId, TopicName};
 
 /// Kinds of resources that have settings.
 pub(super) const TOPIC_RESOURCE: i8 = 2;
 pub(super) const BROKER_RESOURCE: i8 = 4;
 
-/// Those, and broker loggers, client metrics and groups, which have none here.
-const RESOURCE_KINDS: [i8; 5] = [TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32];
+/// These are known, but have none here; so have groups.
+const BROKER_LOGGER_RESOURCE: i8 = 8;
+const CLIENT_METRICS_RESOURCE: i8 = 16;
+const RESOURCE_KINDS: [i8; 5] = [TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, 32];
+
+/// Before this version ListConfigResources lists client metrics alone.
+const CONFIG_RESOURCE_TYPES_FROM: i16 = 1;
 
 /// Before this version, clients do not know `TOPIC_DELETION_DISABLED`.
 const DELETION_DISABLED_FROM: i16 = 3;
@@ -234,4 +240,32 @@ fn described_config<'a>(described: Described, synonyms: bool, documentation: boo
         config_type: described.kind,
         documentation: documentation.then(|| described.documentation.into()),
     }
+}
+
+/// Answers ListConfigResources: topics and this broker have settings, and its loggers in name.
+pub(super) async fn list_config_resources(
+    cx: &Context<'_>,
+    request: ListConfigResourcesRequest,
+) -> ListConfigResourcesResponse<'static> {
+    let asked = match request.resource_types {
+        _ if cx.version < CONFIG_RESOURCE_TYPES_FROM => vec![CLIENT_METRICS_RESOURCE],
+        types if types.is_empty() => RESOURCE_KINDS.to_vec(),
+        types => types,
+    };
+    if asked.iter().any(|kind| !RESOURCE_KINDS.contains(kind)) {
+        return ListConfigResourcesResponse { error_code: ErrorCode::UNSUPPORTED_VERSION, ..Default::default() };
+    }
+    let image = cx.server.shard().image();
+    let broker = cx.server.shard().settings().node_id.value();
+    let mut config_resources = Vec::new();
+    for kind in [BROKER_LOGGER_RESOURCE, BROKER_RESOURCE] {
+        let named = ConfigResource { resource_name: broker.to_string().into(), resource_type: kind };
+        config_resources.extend(asked.contains(&kind).then_some(named));
+    }
+    if asked.contains(&TOPIC_RESOURCE) {
+        let named =
+            |name: &TopicName| ConfigResource { resource_name: name.clone().into(), resource_type: TOPIC_RESOURCE };
+        config_resources.extend(image.topics.keys().map(named));
+    }
+    ListConfigResourcesResponse { config_resources, ..Default::default() }
 }

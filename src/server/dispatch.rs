@@ -7,7 +7,7 @@ use crate::protocol::wire::{Form, Result as WireResult};
 use crate::protocol::{ApiKey, Message, Reader};
 use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
-use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, producer_ids};
+use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, placement, producer_ids};
 
 /// Reads a body and lets be what follows it, as Kafka does: librdkafka 2.12 asks for the metadata of all topics with three
 /// bytes too many.
@@ -53,6 +53,10 @@ pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) ->
         ApiKey::CreateTopics => answer!(admin::create_topics),
         ApiKey::DeleteTopics => answer!(admin::delete_topics),
         ApiKey::DescribeConfigs => answer!(admin::describe_configs),
+        ApiKey::ListConfigResources => answer!(admin::list_config_resources),
+        ApiKey::ElectLeaders => answer!(placement::elect_leaders),
+        ApiKey::AlterPartitionReassignments => answer!(placement::alter_partition_reassignments),
+        ApiKey::ListPartitionReassignments => answer!(placement::list_partition_reassignments),
         ApiKey::CreatePartitions => answer!(operator::create_partitions),
         ApiKey::AlterConfigs => answer!(operator::alter_configs),
         ApiKey::IncrementalAlterConfigs => answer!(operator::incremental_alter_configs),

@@ -26,7 +26,7 @@ use crate::server::produce::endpoints;
 use crate::server::{Server, errors};
 use crate::shard::calls::{FetchItem, FetchShare, ShardAnswer, ShardCall, WatchId, WatchShare};
 use crate::shard::data::Read;
-use crate::shard::router::{Places, Split};
+use crate::shard::router::{Groups, Places, split};
 use crate::types::{LeaderEpoch, Offset, PartitionId, PartitionIndex, ShardIndex};
 
 /// From this version on topics are named by their ids (KIP-516).
@@ -76,7 +76,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
 struct Wanted {
     /// In request order.
     partitions: Vec<Planned>,
-    groups: Vec<(ShardIndex, Vec<FetchItem>)>,
+    groups: Groups<FetchItem>,
     places: Places,
     bytes_max: usize,
     isolation: Isolation,
@@ -125,7 +125,7 @@ impl Wanted {
             }
         }
         let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0).min(shard.settings().fetch_max_bytes as usize);
-        let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
+        let (groups, places) = split(items, |item| shard.owner(item.partition));
         Self { partitions, groups, places, bytes_max, isolation }
     }
 
@@ -185,9 +185,8 @@ impl Wanted {
         if self.groups.len() < 2 {
             return;
         }
-        let mut limits = vec![0; outcomes.len()];
-        let items = self.groups.iter().map(|(_, items)| items.iter().map(|item| item.bytes_max).collect()).collect();
-        limits.copy_from_slice(&self.places.join(items));
+        let limits_of = |(_, items): &(_, Vec<FetchItem>)| items.iter().map(|item| item.bytes_max).collect();
+        let limits: Vec<usize> = self.places.join(self.groups.iter().map(limits_of));
         let (mut left, mut first) = (self.bytes_max, true);
         for (outcome, limit) in outcomes.iter_mut().zip(limits) {
             let Ok(read) = outcome else { continue };

@@ -60,7 +60,10 @@ pub(super) async fn find_coordinator<'a>(
             Ok(()) => (ErrorCode::NONE, None),
             Err(error) => (ErrorCode::COORDINATOR_NOT_AVAILABLE, Some(error.to_string())),
         },
-        TRANSACTION_KEY => (ErrorCode::COORDINATOR_NOT_AVAILABLE, Some("transactions are not served".to_owned())),
+        // The one code that every client takes for final: librdkafka tries again after all others.
+        TRANSACTION_KEY => {
+            (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Some("transactions are not served".to_owned()))
+        }
         other => (ErrorCode::INVALID_REQUEST, Some(format!("no coordinator has keys of type {other}"))),
     };
     let image = cx.server.shard().image();

@@ -18,6 +18,7 @@ mod metadata;
 mod offsets;
 mod operator;
 mod owners;
+mod placement;
 mod produce;
 mod producer_ids;
 mod topics;

@@ -6,7 +6,7 @@ use crate::protocol::ErrorCode;
 use crate::rt::hop::Gone;
 use crate::server::{Server, errors};
 use crate::shard::calls::{ShardAnswer, ShardCall};
-use crate::shard::router::Split;
+use crate::shard::router::split;
 use crate::types::PartitionId;
 
 /// Sends each question that has no answer yet to the owner of its partition. `open` takes the answers out of a message.
@@ -22,7 +22,7 @@ pub(super) async fn ask_owners<Q, A>(
     for question in questions {
         refused.push(question.map(|question| asked.push(question)).err());
     }
-    let (groups, places) = Split::new(asked, |question| shard.owner(partition_of(question))).into_groups();
+    let (groups, places) = split(asked, |question| shard.owner(partition_of(question)));
     let calls: Vec<_> = groups.into_iter().map(|(owner, group)| (group.len(), shard.ask(owner, call(group)))).collect();
     let mut answers = Vec::with_capacity(calls.len());
     for (count, answer) in calls {

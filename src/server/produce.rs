@@ -30,7 +30,7 @@ use crate::server::{Server, errors};
 use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
 use crate::shard::data::AppendedShare;
 use crate::shard::now_ms;
-use crate::shard::router::{Places, Split};
+use crate::shard::router::{Places, split};
 use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
 
 /// The client id of Kafka's own tools, which alone may write to internal topics.
@@ -151,7 +151,7 @@ impl Plan {
                 Acks::None => UNACKED_TIMEOUT,
                 Acks::Class => self.timeout,
             };
-        let (groups, places) = Split::new(items, |item| shard.owner(item.partition)).into_groups();
+        let (groups, places) = split(items, |item| shard.owner(item.partition));
         let shares = groups.into_iter().map(|(owner, items)| {
             let count = items.len();
             let share = ProduceShare { items, deadline, now };

@@ -46,8 +46,8 @@ pub(super) async fn init_producer_id(cx: &Context<'_>, request: InitProducerIdRe
     match request.transactional_id.as_deref() {
         None => {}
         Some("") => return refused(ErrorCode::INVALID_REQUEST),
-        // Transactions are not served yet; clients see that there is no coordinator for them.
-        Some(_) => return refused(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+        // Transactions are not served yet; FindCoordinator says the same.
+        Some(_) => return refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     }
     match cx.server.producer_ids.next().await {
         Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },

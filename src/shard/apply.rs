@@ -41,7 +41,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    async fn take(&self) -> TurnTaken<'_> {
+    pub(super) async fn take(&self) -> TurnTaken<'_> {
         while self.taken.replace(true) {
             self.freed.wait().await;
         }
@@ -49,7 +49,7 @@ impl Turn {
     }
 }
 
-struct TurnTaken<'a>(&'a Turn);
+pub(super) struct TurnTaken<'a>(&'a Turn);
 
 impl Drop for TurnTaken<'_> {
     fn drop(&mut self) {
@@ -264,6 +264,8 @@ impl Shard {
         let _turn = self.applying.take().await;
         self.stopped.set(true);
         self.stopping.notify_all();
+        // Maintenance ends with the log it is at: nothing deletes segments of a log that is being closed.
+        let _maintained = self.maintaining.take().await;
         self.coordinators.unload_all();
         let mut checkpoints = vec![DirCheckpoint { clean: true, ..Default::default() }; self.settings.log_dirs.len()];
         for offline in self.offline.borrow().values() {

@@ -74,6 +74,7 @@ pub struct Shard {
     found: RefCell<Option<Arc<Vec<FoundDir>>>>,
     coordinators: groups::Coordinators,
     applying: apply::Turn,
+    maintaining: apply::Turn,
     stopping: rt::Event,
     stopped: Cell<bool>,
     watches: RefCell<HashMap<WatchId, Rc<rt::Event>>>,
@@ -147,6 +148,7 @@ impl Shard {
             found: RefCell::new(Some(boot.found)),
             coordinators: groups::Coordinators::default(),
             applying: apply::Turn::default(),
+            maintaining: apply::Turn::default(),
             stopping: rt::Event::default(),
             stopped: Cell::new(false),
             watches: RefCell::default(),
@@ -292,8 +294,12 @@ impl Shard {
             }
             ShardCall::Group(partition, command) => self.on_group_command(partition, *command, responder),
             ShardCall::ListGroups(filter) => self.on_list_groups(&filter, responder),
-            ShardCall::Describe => responder.answer(ShardAnswer::Facts(Box::new(self.facts()))),
-            ShardCall::Metrics => responder.answer(ShardAnswer::Metrics(Box::new(self.report()))),
+            ShardCall::Describe => {
+                rt::spawn(async move { responder.answer(ShardAnswer::Facts(Box::new(shard.facts().await))) });
+            }
+            ShardCall::Metrics => {
+                rt::spawn(async move { responder.answer(ShardAnswer::Metrics(Box::new(shard.report().await))) });
+            }
             ShardCall::Flush => {
                 rt::spawn(async move {
                     shard.flush().await;
@@ -321,6 +327,7 @@ impl Shard {
     }
 
     async fn maintain_once(&self) {
+        let _turn = self.maintaining.take().await;
         for partition in self.partitions_now() {
             if self.stopped.get() {
                 return;
@@ -339,10 +346,13 @@ impl Shard {
         self.partitions.borrow().values().cloned().collect()
     }
 
-    /// What this shard holds.
-    pub fn facts(&self) -> ShardFacts {
-        let mut partitions: Vec<_> =
-            self.partitions_now().iter().map(|partition| self.partition_facts(partition)).collect();
+    /// What this shard holds. Gives way in between: there may be thousands of partitions.
+    pub async fn facts(&self) -> ShardFacts {
+        let mut partitions = Vec::new();
+        for partition in self.partitions_now() {
+            partitions.push(self.partition_facts(&partition));
+            rt::yield_if_needed().await;
+        }
         partitions.extend(self.offline.borrow().iter().map(|(id, offline)| offline_facts(*id, offline)));
         partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
         ShardFacts { shard: self.index, connections: self.metrics.connections_open(), partitions }
@@ -377,10 +387,15 @@ impl Shard {
     }
 
     /// Gauges and histograms.
-    pub fn report(&self) -> MetricsReport {
-        let (log, net) = (self.log_runtime.stats(), self.net.stats());
+    pub async fn report(&self) -> MetricsReport {
         let partitions = self.partitions_now();
-        let failed = partitions.iter().filter(|partition| partition.log().offline().is_some()).count();
+        let (mut failed, mut log_bytes) = (0, 0);
+        for partition in &partitions {
+            failed += usize::from(partition.log().offline().is_some());
+            log_bytes += partition.log().size_bytes();
+            rt::yield_if_needed().await;
+        }
+        let (log, net) = (self.log_runtime.stats(), self.net.stats());
         MetricsReport {
             latencies: self.latencies.snapshot(),
             memory: MemoryReport {
@@ -405,7 +420,7 @@ impl Shard {
                 kicks: net.kicks,
             },
             partitions_offline: failed + self.offline.borrow().len(),
-            log_bytes: partitions.iter().map(|partition| partition.log().size_bytes()).sum(),
+            log_bytes,
             partitions: partitions.len(),
         }
     }

@@ -4,6 +4,8 @@
 //! it without asking anyone, and a restart with as many shards finds the same owner. Source: rendezvous (highest random
 //! weight) hashing, Thaler and Ravishankar 1996.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::types::{PartitionId, ShardIndex};
 
 /// The shard that owns `partition` among `shards` (at least one): the one with the largest weight. When a shard is added,
@@ -28,62 +30,59 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The items of one request grouped by owner, each group in request order and each item with its place in the request.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Split<T> {
-    groups: Vec<(ShardIndex, Vec<usize>, Vec<T>)>,
-    count: usize,
-}
-
-impl<T> Split<T> {
-    /// Groups `items` by `owner_of`. Groups stand in the order of their first item.
-    pub fn new(items: impl IntoIterator<Item = T>, owner_of: impl Fn(&T) -> ShardIndex) -> Self {
-        let mut split = Self { groups: Vec::new(), count: 0 };
-        for item in items {
-            let owner = owner_of(&item);
-            let place = split.count;
-            split.count += 1;
-            match split.groups.iter_mut().find(|(shard, ..)| *shard == owner) {
-                Some((_, places, group)) => {
-                    places.push(place);
-                    group.push(item);
-                }
-                None => split.groups.push((owner, vec![place], vec![item])),
+/// The items of one request grouped by owner: each group in request order, the groups in the order of their first item.
+/// Most requests have one owner: their items stay where they are.
+pub fn split<T>(items: Vec<T>, owner_of: impl Fn(&T) -> ShardIndex) -> (Groups<T>, Places) {
+    let Some(first) = items.first().map(&owner_of) else { return (Groups::new(), Places::default()) };
+    let count = items.len();
+    if items.iter().all(|item| owner_of(item) == first) {
+        return (smallvec![(first, items)], Places { groups: smallvec![(0..count).collect()], count });
+    }
+    let (mut groups, mut places) = (Groups::new(), Places { groups: SmallVec::new(), count });
+    for (place, item) in items.into_iter().enumerate() {
+        let owner = owner_of(&item);
+        match groups.iter().position(|(shard, _)| *shard == owner) {
+            Some(known) => {
+                groups[known].1.push(item);
+                places.groups[known].push(place);
+            }
+            None => {
+                groups.push((owner, vec![item]));
+                places.groups.push(smallvec![place]);
             }
         }
-        split
     }
-
-    /// The groups to be sent out, and the frame their answers are joined in.
-    pub fn into_groups(self) -> (Vec<(ShardIndex, Vec<T>)>, Places) {
-        let (mut groups, mut places) = (Vec::with_capacity(self.groups.len()), Vec::with_capacity(self.groups.len()));
-        for (shard, group_places, group) in self.groups {
-            groups.push((shard, group));
-            places.push(group_places);
-        }
-        (groups, Places { places, count: self.count })
-    }
+    (groups, places)
 }
 
+/// Items by owner.
+pub type Groups<T> = SmallVec<[(ShardIndex, Vec<T>); 1]>;
+
 /// Where the answers of each group belong in the request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    places: Vec<Vec<usize>>,
+    groups: SmallVec<[SmallVec<[usize; 4]>; 1]>,
     count: usize,
 }
 
 impl Places {
     /// The places of each group's items.
     pub fn groups(&self) -> impl Iterator<Item = &[usize]> {
-        self.places.iter().map(Vec::as_slice)
+        self.groups.iter().map(SmallVec::as_slice)
     }
 
     /// Puts the answers back into request order. `answers` has one entry a group, each as long as its group.
-    pub fn join<A>(&self, answers: Vec<Vec<A>>) -> Vec<A> {
+    pub fn join<A>(&self, answers: impl IntoIterator<Item = Vec<A>>) -> Vec<A> {
+        let mut answers = answers.into_iter();
+        if let [_] = &*self.groups {
+            let answers = answers.next().expect("one list of answers a group");
+            assert_eq!(answers.len(), self.count, "one answer an item");
+            return answers;
+        }
         let mut joined: Vec<Option<A>> = Vec::new();
         joined.resize_with(self.count, || None);
-        assert_eq!(answers.len(), self.places.len(), "one list of answers a group");
-        for (places, answers) in self.places.iter().zip(answers) {
+        for places in &self.groups {
+            let answers = answers.next().expect("one list of answers a group");
             assert_eq!(answers.len(), places.len(), "one answer an item");
             for (place, answer) in places.iter().zip(answers) {
                 joined[*place] = Some(answer);
@@ -124,9 +123,18 @@ mod tests {
 
     #[test]
     fn answers_return_to_the_order_of_the_request() {
-        let (groups, places) = Split::new([10, 21, 12, 33, 20], |item| item % 10).into_groups();
-        assert_eq!(groups, [(0, vec![10, 20]), (1, vec![21]), (2, vec![12]), (3, vec![33])]);
-        let answers = groups.into_iter().map(|(_, group)| group).collect();
-        assert_eq!(places.join(answers), [10, 21, 12, 33, 20]);
+        let (groups, places) = split(vec![10, 21, 12, 33, 20], |item| item % 10);
+        assert_eq!(groups.as_slice(), [(0, vec![10, 20]), (1, vec![21]), (2, vec![12]), (3, vec![33])]);
+        assert_eq!(places.join(groups.into_iter().map(|(_, group)| group)), [10, 21, 12, 33, 20]);
+    }
+
+    #[test]
+    fn one_owner_or_none_is_one_group_or_none() {
+        let (groups, places) = split(vec![5, 15], |_| 3);
+        assert_eq!(groups.as_slice(), [(3, vec![5, 15])]);
+        assert_eq!(places.join(groups.into_iter().map(|(_, group)| group)), [5, 15]);
+        let (groups, places) = split(Vec::<u8>::new(), |_| 3);
+        assert!(groups.is_empty());
+        assert_eq!(places.join(Vec::<Vec<u8>>::new()), Vec::<u8>::new());
     }
 }

@@ -25,7 +25,7 @@ use ringlog::rt::net::listen;
 use ringlog::server::run_shard;
 use ringlog::shard::ShardBoot;
 use ringlog::shard::apply::FoundDir;
-use ringlog::shard::calls::{DirCheckpoint, ShardAnswer, ShardCall};
+use ringlog::shard::calls::{DirCheckpoint, MetricsReport, ShardAnswer, ShardCall};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -40,6 +40,7 @@ pub struct Broker {
     pub address: SocketAddr,
     /// The counters of each shard.
     pub metrics: Vec<Arc<ShardMetrics>>,
+    port: Port,
     directory: Option<TempDir>,
     stop: Option<oneshot::Sender<()>>,
     control: Option<std::thread::JoinHandle<Vec<DirCheckpoint>>>,
@@ -92,8 +93,8 @@ impl Broker {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(control(settings, shards, counters, ready, stopped))
         });
-        let address = is_ready.recv_timeout(PATIENCE).expect("the broker starts");
-        Self { address, metrics, directory: Some(directory), stop: Some(stop), control: Some(control) }
+        let (address, port) = is_ready.recv_timeout(PATIENCE).expect("the broker starts");
+        Self { address, metrics, port, directory: Some(directory), stop: Some(stop), control: Some(control) }
     }
 
     /// Drains, closes every log, and gives back what goes into the checkpoints.
@@ -116,6 +117,17 @@ impl Broker {
             .sum()
     }
 
+    /// Gauges and histograms of each shard.
+    pub fn reports(&self) -> Vec<MetricsReport> {
+        let asked = ask_all(&self.port, self.metrics.len(), || ShardCall::Metrics);
+        let answers = futures_lite::future::block_on(asked);
+        let report = |answer| match answer {
+            ShardAnswer::Metrics(report) => *report,
+            _ => panic!("Metrics is answered with a report"),
+        };
+        answers.into_iter().map(report).collect()
+    }
+
     fn end(&mut self) -> Vec<DirCheckpoint> {
         drop(self.stop.take());
         let checkpoints = self.control.take().map(|control| control.join().expect("the control thread ends well"));
@@ -136,7 +148,7 @@ async fn control(
     settings: Arc<BrokerSettings>,
     shards: usize,
     metrics: Vec<Arc<ShardMetrics>>,
-    ready: mpsc::Sender<SocketAddr>,
+    ready: mpsc::Sender<(SocketAddr, Port)>,
     stopped: oneshot::Receiver<()>,
 ) -> Vec<DirCheckpoint> {
     let dirs = DataDirs::open(&settings.log_dirs, settings.node_id, None, controller::random_bits).unwrap();
@@ -149,7 +161,7 @@ async fn control(
     ask_all(&port, shards, || ShardCall::Apply(opened.image())).await;
     let command_loop = tokio::spawn(opened.run(MeshPublisher { port: port.clone(), shards }));
     port.call(0, ShardCall::Listen(socket)).await.unwrap();
-    ready.send(address).unwrap();
+    ready.send((address, port.clone())).unwrap();
     // The sender is dropped, not used.
     _ = stopped.await;
     let deadline = Instant::now() + Duration::from_secs(5);

@@ -74,7 +74,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 
 /// Appends the compressed form of `input` to `out`. `level` as the codec counts it; `None` is Kafka's default. Snappy has no
 /// levels, and LZ4 here always uses its fast one: its levels change the writer's effort, not what readers see.
-pub fn compress(codec: Codec, level: Option<i32>, input: &[u8], out: &mut BytesMut) {
+pub(super) fn compress(codec: Codec, level: Option<i32>, input: &[u8], out: &mut BytesMut) {
     const IN_MEMORY: &str = "compressing from memory to memory does not fail";
     match codec {
         Codec::None => out.extend_from_slice(input),
@@ -112,7 +112,7 @@ fn compress_snappy(input: &[u8], out: &mut BytesMut) {
 }
 
 /// What `input` decompresses to; `TooLarge` past `bytes_max`. Memory grows with the output, not with announced sizes.
-pub fn decompress(codec: Codec, input: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
+pub(super) fn decompress(codec: Codec, input: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
     match codec {
         Codec::None => Ok(input.to_vec()),
         Codec::Gzip => drain(flate2::read::MultiGzDecoder::new(input), bytes_max, "broken gzip stream"),

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use super::{BatchError, BatchInfo, Codec, HEADER_BYTES, codecs, parse_header, whole};
+use super::{BatchError, BatchInfo, Codec, HEADER_BYTES, codecs, header_of, info_of, whole};
 use crate::types::TimestampMs;
 
 /// One record, borrowed from its batch.
@@ -25,7 +25,8 @@ pub struct Record<'a> {
     pub headers: Vec<RecordHeader<'a>>,
 }
 
-/// One header of a record: its name, and a value that may be null.
+/// One header of a record: its name, and a value that may be null. A name that is not UTF-8, which C clients can send, reads
+/// as U+FFFD.
 pub type RecordHeader<'a> = (&'a str, Option<&'a [u8]>);
 
 /// The records of a whole checked batch: borrowed where they lie uncompressed, else decompressed into memory of their own.
@@ -38,8 +39,9 @@ impl<'a> Records<'a> {
     /// Opens the batch at the start of `batch`; its records may take `bytes_max` bytes once decompressed. The CRC is not
     /// checked here. Errors: those of the header, `Unreadable` for an unknown codec or a broken stream, `TooLarge`.
     pub fn open(batch: &'a [u8], bytes_max: usize) -> Result<Self, BatchError> {
-        let info = parse_header(batch)?;
-        let stored = whole(batch, &info)?.get(HEADER_BYTES..).expect("a batch is longer than its header");
+        let header = header_of(batch)?;
+        let info = info_of(header)?;
+        let stored = whole(batch, header)?.get(HEADER_BYTES..).expect("a batch is longer than its header");
         let codec = info.codec.ok_or(BatchError::Unreadable("unknown codec"))?;
         let body = match codec {
             Codec::None if stored.len() > bytes_max => return Err(BatchError::TooLarge { bytes_max }),
@@ -131,13 +133,12 @@ fn read_headers<'a>(fields: &mut Cursor<'a>) -> Result<Vec<RecordHeader<'a>>, Ba
     const HEADER_BYTES_MIN: usize = 2; // the lengths of an empty name and of a null value
     let count = fields.length()?;
     if count > fields.0.len() / HEADER_BYTES_MIN {
-        return Err(BatchError::Unreadable("more headers than bytes for them"));
+        return Err(BatchError::Invalid("more headers than bytes for them"));
     }
     let mut headers = Vec::new();
     for _ in 0..count {
         let name_bytes = fields.length()?;
-        let name = std::str::from_utf8(fields.take(name_bytes)?)
-            .map_err(|_| BatchError::Unreadable("a header's name is not UTF-8"))?;
+        let name = std::str::from_utf8(fields.take(name_bytes)?).unwrap_or("\u{fffd}");
         headers.push((name, fields.nullable()?));
     }
     Ok(headers)
@@ -149,14 +150,14 @@ struct Cursor<'a>(&'a [u8]);
 impl<'a> Cursor<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], BatchError> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or(BatchError::Unreadable("a field ends past its record"))?;
+            self.0.split_at_checked(count).ok_or(BatchError::Invalid("a field ends past its record"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     /// A length or count, which may not be negative.
     fn length(&mut self) -> Result<usize, BatchError> {
-        usize::try_from(self.varint()?).map_err(|_| BatchError::Unreadable("a negative length"))
+        usize::try_from(self.varint()?).map_err(|_| BatchError::Invalid("a negative length"))
     }
 
     /// Bytes behind their length, −1 being null.
@@ -164,7 +165,7 @@ impl<'a> Cursor<'a> {
         match self.varint()? {
             -1 => Ok(None),
             length => {
-                let length = usize::try_from(length).map_err(|_| BatchError::Unreadable("a negative length"))?;
+                let length = usize::try_from(length).map_err(|_| BatchError::Invalid("a negative length"))?;
                 self.take(length).map(Some)
             }
         }
@@ -172,7 +173,7 @@ impl<'a> Cursor<'a> {
 
     fn varint(&mut self) -> Result<i32, BatchError> {
         let number = self.unsigned(5)?;
-        let zigzag = u32::try_from(number).map_err(|_| BatchError::Unreadable("a varint of more than 32 bits"))?;
+        let zigzag = u32::try_from(number).map_err(|_| BatchError::Invalid("a varint of more than 32 bits"))?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
@@ -188,7 +189,7 @@ impl<'a> Cursor<'a> {
             let bits = u64::from(byte & 0x7f);
             let shifted = bits << (7 * position);
             if shifted >> (7 * position) != bits {
-                return Err(BatchError::Unreadable("a varint of more than 64 bits"));
+                return Err(BatchError::Invalid("a varint of more than 64 bits"));
             }
             number |= shifted;
             if byte & 0x80 == 0 {
@@ -196,7 +197,7 @@ impl<'a> Cursor<'a> {
                 return Ok(number);
             }
         }
-        Err(BatchError::Unreadable("a varint without an end"))
+        Err(BatchError::Invalid("a varint without an end"))
     }
 }
 

@@ -162,8 +162,12 @@ fn each_truncation_is_named_as_one() {
 }
 
 #[test]
-fn a_header_is_enough_to_parse() {
+fn a_header_is_enough_to_parse_and_its_length_is_known_even_when_damaged() {
     assert_eq!(parse_header(&GOLDEN[..HEADER_BYTES]), parse_header(GOLDEN));
+    let mut damaged = GOLDEN[..HEADER_BYTES].to_vec();
+    damaged[57] = 0x80;
+    assert_eq!(parse_header(&damaged), Err(BatchError::Invalid("negative record count")));
+    assert_eq!(announced_bytes(&damaged), Ok(87));
 }
 
 #[test]
@@ -171,7 +175,7 @@ fn each_flipped_bit_under_the_checksum_is_found() {
     for bit in CHECKED_FROM * 8..GOLDEN.len() * 8 {
         let mut bytes = GOLDEN.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert!(check(&bytes).is_err(), "bit {bit}");
+        assert_eq!(check(&bytes), Err(BatchError::Crc), "bit {bit}");
     }
 }
 
@@ -217,6 +221,8 @@ fn producers_write_exactly_one_batch_of_data_at_offset_0() {
     assert!(check_produced(GOLDEN).is_ok());
     assert!(check_produced(&[GOLDEN, b"rubbish"].concat()).is_ok(), "Kafka ignores what is no batch");
     assert!(check_produced(&[GOLDEN, &GOLDEN[..80]].concat()).is_ok(), "nor is a part of one");
+    assert_eq!(check_produced(&[GOLDEN, &[0; 20]].concat()), Err(BatchError::Length(0)));
+    assert_eq!(check_produced(&[GOLDEN, &[b'j'; 40]].concat()), Err(BatchError::Magic(b'j' as i8)));
     let refused = |bytes: &[u8]| match check_produced(bytes) {
         Err(BatchError::Invalid(reason)) => reason,
         other => panic!("{other:?}"),
@@ -258,7 +264,7 @@ fn records_that_do_not_fill_their_batch_exactly_are_refused() {
     let negative = "a negative length";
     let endless = "a varint without an end";
     #[rustfmt::skip]
-    let unreadable: [(&[u8], &str); 14] = [
+    let broken: [(&[u8], &'static str); 13] = [
         (&[18, 0, 0, 0, 1, 4, b'h', b'i', 0], past),           // record past the batch
         (&[1, 0], negative),                                   // record length -1
         (&[14, 0, 0, 0, 1, 4, b'h', b'i'], endless),           // no header count
@@ -267,16 +273,27 @@ fn records_that_do_not_fill_their_batch_exactly_are_refused() {
         (&[16, 0, 0, 0, 1, 4, b'h', b'i', 1], negative),       // header count -1
         (&[16, 0, 0, 0, 1, 4, b'h', b'i', 2], "more headers than bytes for them"),
         (&[22, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0xf, 0], "more headers than bytes for them"), // 2^31 - 1 of them
-        (&[18, 0, 0, 0, 1, 1, 2, 2, 0xff, 1], "a header's name is not UTF-8"),
         (&[16, 0, 0, 0, 1, 1, 2, 1, 1], negative),             // header name null
         (&[0xff, 0xff, 0xff, 0xff, 0x7f], "a varint of more than 32 bits"),
         (&[0xff, 0xff, 0xff, 0xff, 0xff, 1], endless),         // six bytes
         (&[30, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2, 0, 1, 1, 0], "a varint of more than 64 bits"),
         (&[8, 0, 0, 0x80, 0x80], endless),
     ];
-    for (records, reason) in unreadable {
-        assert_eq!(body(records, 1), BatchError::Unreadable(reason), "{records:?}");
+    for (records, reason) in broken {
+        assert_eq!(body(records, 1), BatchError::Invalid(reason), "{records:?}");
     }
+}
+
+#[test]
+fn a_header_name_that_is_no_text_is_kept_and_reads_as_one_sign() {
+    let mut bytes = [&GOLDEN[..HEADER_BYTES], &[18, 0, 0, 0, 1, 1, 2, 2, 0xff, 1]].concat();
+    bytes[8..12].copy_from_slice(&59u32.to_be_bytes());
+    bytes[26] = 0;
+    bytes[60] = 1;
+    reseal(&mut bytes);
+    assert_eq!(read(&bytes).unwrap()[0].3, [("\u{fffd}".to_owned(), None)]);
+    let again = recompress(&recompress(&bytes, Codec::Lz4, None, PLENTY).unwrap(), Codec::None, None, PLENTY).unwrap();
+    assert_eq!(again[61..], bytes[61..]);
 }
 
 #[test]
@@ -322,7 +339,10 @@ fn recompression_keeps_everything_but_the_codec_and_a_false_maximum() {
         assert_eq!(read(&other), read(&batch));
     }
     let garbage = resealed(|bytes| bytes[61..].fill(0x80));
-    assert!(matches!(recompress(&garbage, Codec::Zstd, None, PLENTY), Err(BatchError::Unreadable(_))));
+    let endless = BatchError::Invalid("a varint without an end");
+    assert_eq!(recompress(&garbage, Codec::Zstd, None, PLENTY), Err(endless));
+    let no_gzip = resealed(|bytes| bytes[22] = 1);
+    assert_eq!(recompress(&no_gzip, Codec::None, None, PLENTY), Err(BatchError::Unreadable("broken gzip stream")));
 }
 
 #[test]
