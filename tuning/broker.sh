@@ -30,7 +30,7 @@ ready() {
   sed -n 's/.*"kafka": *"\([^"]*\)".*/\1/p' "$dir/ready"
 }
 
-crash() { kill -9 "$broker"; wait "$broker" 2>/dev/null || true; broker=''; }
+crash() { { kill -9 "$broker"; wait "$broker"; } 2>/dev/null || true; broker=''; }
 
 # memory   resident now and at most, in MB (10^6 bytes).
 memory() { awk '/^VmRSS|^VmHWM/ { m[$1] = $2 * 1024 / 1e6 } END { printf "RSS %.1f MB, at most %.1f MB\n", m["VmRSS:"], m["VmHWM:"] }' "/proc/$broker/status"; }

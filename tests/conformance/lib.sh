@@ -95,8 +95,7 @@ stop_broker() {
 
 # kill -9, as a crash; start_broker with the same DIR and address goes on from there.
 crash_broker() {
-  kill -9 "$broker"
-  wait "$broker" 2>/dev/null || while kill -0 "$broker" 2>/dev/null; do sleep 0.05; done
+  { kill -9 "$broker" && wait "$broker"; } 2>/dev/null || while kill -0 "$broker" 2>/dev/null; do sleep 0.05; done
   broker='' bootstrap_before=$bootstrap
 }
 
