@@ -40,8 +40,11 @@ fn no_partition_needs_an_election() {
             answer.replica_election_results[0].partition_result.iter().map(|one| one.error_code).collect();
         assert_eq!(codes, [ErrorCode::ELECTION_NOT_NEEDED, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
     }
-    assert_eq!(elect(2, 1, None).replica_election_results, []);
-    assert_eq!(elect(2, 9, asked()).error_code, ErrorCode::INVALID_REQUEST);
+    let all = elect(2, 1, None).replica_election_results;
+    assert_eq!(all, [ElectLeadersTopicResult { topic: "words".into(), partition_result: Vec::new() }]);
+    let unknown = elect(2, 9, asked());
+    assert_eq!(unknown.error_code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(unknown.replica_election_results[0].partition_result[0].error_code, ErrorCode::INVALID_REQUEST);
 }
 
 #[test]
@@ -115,8 +118,12 @@ fn a_partition_tells_of_its_producers() {
     };
     let sent = client.send_records(11, &request, &[&bytes]);
     client.read_answer(ApiKey::Produce, 11, sent, decoded!(ProduceResponse));
-    let topics = vec![DescribeProducersTopic { name: "words".into(), partition_indexes: vec![0, 1, 2] }];
+    let topics = vec![
+        DescribeProducersTopic { name: "words".into(), partition_indexes: vec![0, 1, 2] },
+        DescribeProducersTopic { name: "two words".into(), partition_indexes: vec![0] },
+    ];
     let answer = client.ask(0, &DescribeProducersRequest { topics }, decoded!(DescribeProducersResponse));
+    assert_eq!(answer.topics[1].partitions[0].error_code, ErrorCode::INVALID_TOPIC_EXCEPTION);
     let partitions = &answer.topics[0].partitions;
     let codes: Vec<_> = partitions.iter().map(|partition| partition.error_code).collect();
     assert_eq!(codes, [ErrorCode::NONE, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);

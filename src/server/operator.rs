@@ -352,7 +352,11 @@ pub(super) async fn describe_producers<'a>(
     let image = cx.server.shard().image();
     let mut questions = Vec::new();
     for topic in &request.topics {
+        let legal = topics::is_legal_name(&topic.name);
         let found = |index: &i32| {
+            if !legal {
+                return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+            }
             topics::find(&image, &topic.name, *index).map(|(id, ..)| id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         };
         questions.extend(topic.partition_indexes.iter().map(found));
