@@ -1,12 +1,18 @@
-//! What tools for operators ask of a broker that is alone: elections, moves of partitions, what has settings.
+//! What tools for operators ask of a broker that is alone: elections, moves of partitions, what has settings,
+//! who produces.
 
 mod server_support;
 
-use ringlog::protocol::ErrorCode;
 use ringlog::protocol::admin::*;
+use ringlog::protocol::batch::ProducerStamp;
 use ringlog::protocol::groups::*;
+use ringlog::protocol::operator::*;
 use ringlog::protocol::placement::*;
-use server_support::{Broker, Client};
+use ringlog::protocol::produce::*;
+use ringlog::protocol::{ApiKey, ErrorCode, Records};
+use ringlog::types::{ProducerEpoch, ProducerId, Sequence};
+use server_support::{Broker, Client, batch, now};
+use smallvec::smallvec;
 
 /// A broker of id 1 with the topic `words` of two partitions.
 fn broker_with_words() -> (Broker, Client) {
@@ -34,8 +40,11 @@ fn no_partition_needs_an_election() {
             answer.replica_election_results[0].partition_result.iter().map(|one| one.error_code).collect();
         assert_eq!(codes, [ErrorCode::ELECTION_NOT_NEEDED, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
     }
-    assert_eq!(elect(2, 1, None).replica_election_results, []);
-    assert_eq!(elect(2, 9, asked()).error_code, ErrorCode::INVALID_REQUEST);
+    let all = elect(2, 1, None).replica_election_results;
+    assert_eq!(all, [ElectLeadersTopicResult { topic: "words".into(), partition_result: Vec::new() }]);
+    let unknown = elect(2, 9, asked());
+    assert_eq!(unknown.error_code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(unknown.replica_election_results[0].partition_result[0].error_code, ErrorCode::INVALID_REQUEST);
 }
 
 #[test]
@@ -86,4 +95,46 @@ fn a_transaction_finds_no_coordinator_and_is_not_told_to_try_again() {
     let request = FindCoordinatorRequest { key_type: 1, coordinator_keys: vec!["txn".into()], ..Default::default() };
     let answer = broker.connect().ask(4, &request, decoded!(FindCoordinatorResponse));
     assert_eq!(answer.coordinators[0].error_code, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+}
+
+#[test]
+fn a_partition_tells_of_its_producers() {
+    let (_broker, mut client) = broker_with_words();
+    let stamp = ProducerStamp {
+        id: ProducerId::new(7).unwrap(),
+        epoch: ProducerEpoch::new(3).unwrap(),
+        base_sequence: Sequence::new(0),
+    };
+    let time = now();
+    let bytes = batch(time, &["a", "b"], Some(stamp));
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 10_000,
+        topic_data: smallvec![ProduceTopic {
+            name: "words".into(),
+            partition_data: smallvec![ProducePartition { index: 1, records: Some(Records::of_length(bytes.len())) }],
+        }],
+        ..Default::default()
+    };
+    let sent = client.send_records(11, &request, &[&bytes]);
+    client.read_answer(ApiKey::Produce, 11, sent, decoded!(ProduceResponse));
+    let topics = vec![
+        DescribeProducersTopic { name: "words".into(), partition_indexes: vec![0, 1, 2] },
+        DescribeProducersTopic { name: "two words".into(), partition_indexes: vec![0] },
+    ];
+    let answer = client.ask(0, &DescribeProducersRequest { topics }, decoded!(DescribeProducersResponse));
+    assert_eq!(answer.topics[1].partitions[0].error_code, ErrorCode::INVALID_TOPIC_EXCEPTION);
+    let partitions = &answer.topics[0].partitions;
+    let codes: Vec<_> = partitions.iter().map(|partition| partition.error_code).collect();
+    assert_eq!(codes, [ErrorCode::NONE, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
+    assert_eq!(partitions[0].active_producers, []);
+    let expected = ProducerState {
+        producer_id: 7,
+        producer_epoch: 3,
+        last_sequence: 1,
+        last_timestamp: time,
+        coordinator_epoch: -1,
+        current_txn_start_offset: -1,
+    };
+    assert_eq!(partitions[1].active_producers, [expected]);
 }

@@ -1,7 +1,7 @@
 //! The text of `/metrics`: Kafka's names as the JMX exporter spells them, kafka_exporter's names, and our own.
 //!
-//! Shell, but only to count this process's descriptors: takes what one scrape gathered, gives OpenMetrics text (the format
-//! library is `prometheus-client`). Owns the names
+//! Shell, but only to count descriptors: takes what one scrape gathered, gives OpenMetrics text (the format library is
+//! `prometheus-client`). Owns the names
 //! and their help; counts nothing itself. Always: a name carries its unit, label sets are small and known, and per-topic
 //! rows exist only for topics that exist. Source of the Kafka names: the metric groups of Kafka's monitoring page in the
 //! JMX exporter's usual spelling (`…PerSec` becomes `…_total`), which existing dashboards query.

@@ -49,7 +49,7 @@ use appender::Appender;
 use epochs::Epochs;
 use flusher::Flusher;
 use index::IndexedBatch;
-use producers::{Producers, Verdict};
+use producers::{ActiveProducer, Producers, Verdict};
 use runtime::Shared;
 use segment::{DATA_SUFFIX, Phase, Segment};
 use tail::{CachedBatch, Tail};
@@ -215,6 +215,11 @@ impl Log {
     /// First offset of the oldest open transaction: below it everything is decided. `None` when none is open.
     pub fn first_unstable(&self) -> Option<Offset> {
         self.state.borrow().producers.first_unstable()
+    }
+
+    /// The producers it knows, by rising id.
+    pub fn active_producers(&self) -> Vec<ActiveProducer> {
+        self.state.borrow().producers.active().collect()
     }
 
     /// Largest epoch <= `epoch` and its exclusive end (KIP-101/279); `None` below the first.

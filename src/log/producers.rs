@@ -99,6 +99,23 @@ struct Producer {
     transaction_first: Option<Offset>,
 }
 
+/// What a partition tells of a producer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActiveProducer {
+    /// its id
+    pub id: ProducerId,
+    /// its newest epoch here
+    pub epoch: ProducerEpoch,
+    /// sequence of its last record; `None` after a marker alone
+    pub last_sequence: Option<Sequence>,
+    /// largest timestamp of its last batch
+    pub last_timestamp: TimestampMs,
+    /// of the coordinator that wrote its last marker; −1 without one
+    pub coordinator_epoch: i32,
+    /// first offset of its open transaction
+    pub transaction_first: Option<Offset>,
+}
+
 /// The producers of one partition.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Producers {
@@ -107,6 +124,18 @@ pub struct Producers {
 }
 
 impl Producers {
+    /// Every producer, by rising id.
+    pub fn active(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.by_id.iter().map(|(id, producer)| ActiveProducer {
+            id: *id,
+            epoch: producer.epoch,
+            last_sequence: producer.window.last().map(|batch| batch.last_sequence),
+            last_timestamp: producer.last_timestamp,
+            coordinator_epoch: producer.coordinator_epoch,
+            transaction_first: producer.transaction_first,
+        })
+    }
+
     /// Judges a batch of a client or a transaction marker before it is appended. Changes nothing.
     pub fn check(&self, info: &BatchInfo) -> Result<Verdict, SequenceError> {
         let Some(stamp) = info.producer else { return Ok(Verdict::New) };

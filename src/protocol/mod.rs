@@ -153,7 +153,7 @@ apis! {
     46 ListPartitionReassignments served 0..=0, placement: ListPartitionReassignmentsRequest<'a> => ListPartitionReassignmentsResponse<'a>;
     47 OffsetDelete            served 0..=0,  groups: OffsetDeleteRequest<'a> => OffsetDeleteResponse<'a>;
     60 DescribeCluster         served 0..=2,  admin: DescribeClusterRequest => DescribeClusterResponse<'a>;
-    61 DescribeProducers       held   0..=0,  operator: DescribeProducersRequest<'a> => DescribeProducersResponse<'a>;
+    61 DescribeProducers       served 0..=0,  operator: DescribeProducersRequest<'a> => DescribeProducersResponse<'a>;
     74 ListConfigResources     served 0..=1,  admin: ListConfigResourcesRequest => ListConfigResourcesResponse<'a>;
     75 DescribeTopicPartitions served 0..=0,  operator: DescribeTopicPartitionsRequest<'a> => DescribeTopicPartitionsResponse<'a>;
 }

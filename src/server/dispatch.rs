@@ -63,8 +63,8 @@ pub(super) async fn dispatch(cx: &Context<'_>, api: ApiKey, body: Reader<'_>) ->
         ApiKey::DeleteRecords => answer!(operator::delete_records),
         ApiKey::DescribeLogDirs => answer!(operator::describe_log_dirs),
         ApiKey::DescribeTopicPartitions => answer!(operator::describe_topic_partitions),
+        ApiKey::DescribeProducers => answer!(operator::describe_producers),
         ApiKey::DescribeAcls => answer!(operator::describe_acls),
         ApiKey::Produce => unreachable!("its batches leave the frame before it comes here"),
-        ApiKey::DescribeProducers => unreachable!("{} is not served", api.name()),
     })
 }

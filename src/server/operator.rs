@@ -1,8 +1,8 @@
 //! What operators' tools ask: CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), DeleteRecords (21),
-//! DescribeLogDirs (35), DescribeTopicPartitions (75), DescribeAcls (29).
+//! DescribeLogDirs (35), DescribeProducers (61), DescribeTopicPartitions (75), DescribeAcls (29).
 //!
 //! Shell. Owns what single operations on settings mean; the controller decides on topics, the owners on logs. Source:
-//! KIP-107, KIP-113, KIP-133, KIP-140, KIP-195, KIP-339, KIP-827, KIP-966; Kafka's `ConfigAdminManager`, `KafkaApis`.
+//! KIP-107, KIP-113, KIP-133, KIP-140, KIP-195, KIP-339, KIP-664, KIP-827, KIP-966; Kafka's `ConfigAdminManager`, `KafkaApis`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,14 +10,17 @@ use rustix::fs::statvfs;
 
 use crate::config::{BrokerSettings, Kind, topic_row};
 use crate::controller::image::{Image, TopicImage};
+use crate::log::producers::ActiveProducer;
 use crate::protocol::operator::{
     AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, AlterableConfig, ConfigChange,
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsResult, CreatePartitionsTopic, Cursor,
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
     DescribeAclsRequest, DescribeAclsResponse, DescribeLogDirsPartition, DescribeLogDirsRequest,
-    DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic, DescribeTopicPartitionsPartition,
-    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsTopic,
-    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, TopicRequest,
+    DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic, DescribeProducersPartition,
+    DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopicResponse,
+    DescribeTopicPartitionsPartition, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsTopic, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ProducerState,
+    TopicRequest,
 };
 use crate::protocol::{ErrorCode, Str};
 use crate::server::admin::{BROKER_RESOURCE, TOPIC_RESOURCE};
@@ -358,6 +361,62 @@ fn log_dir_topics<'f>(partitions: impl Iterator<Item = &'f PartitionFacts>) -> V
         }
     }
     topics
+}
+
+/// Answers DescribeProducers.
+pub(super) async fn describe_producers<'a>(
+    cx: &Context<'_>,
+    request: DescribeProducersRequest<'a>,
+) -> DescribeProducersResponse<'a> {
+    let image = cx.server.shard().image();
+    let mut questions = Vec::new();
+    for topic in &request.topics {
+        let legal = topics::is_legal_name(&topic.name);
+        let found = |index: &i32| {
+            if !legal {
+                return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+            }
+            topics::find(&image, &topic.name, *index).map(|(id, ..)| id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        };
+        questions.extend(topic.partition_indexes.iter().map(found));
+    }
+    let mut answers = ask_owners(
+        cx.server,
+        questions,
+        |id| *id,
+        ShardCall::DescribeProducers,
+        |answer| match answer {
+            ShardAnswer::Producers(producers) => {
+                producers.into_iter().map(|known| known.map_err(|error| errors::leadership(&error))).collect()
+            }
+            _ => unreachable!("DescribeProducers is answered with producers"),
+        },
+    )
+    .await
+    .into_iter();
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partition_indexes.iter().map(|index| {
+            let (error_code, producers) = match answers.next().expect("one answer a partition") {
+                Ok(producers) => (ErrorCode::NONE, producers),
+                Err(code) => (code, Vec::new()),
+            };
+            let active_producers = producers.iter().map(producer_state).collect();
+            DescribeProducersPartition { partition_index: *index, error_code, active_producers, ..Default::default() }
+        });
+        DescribeProducersTopicResponse { partitions: partitions.collect(), name: topic.name }
+    });
+    DescribeProducersResponse { topics: topics.collect(), ..Default::default() }
+}
+
+fn producer_state(producer: &ActiveProducer) -> ProducerState {
+    ProducerState {
+        producer_id: producer.id.value(),
+        producer_epoch: i32::from(producer.epoch.value()),
+        last_sequence: producer.last_sequence.map_or(-1, |sequence| sequence.value()),
+        last_timestamp: producer.last_timestamp,
+        coordinator_epoch: producer.coordinator_epoch,
+        current_txn_start_offset: producer.transaction_first.map_or(-1, |offset| offset.value()),
+    }
 }
 
 /// Answers DescribeTopicPartitions: topics in the order of their names, from the cursor on, a page at a time.

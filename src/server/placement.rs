@@ -15,30 +15,48 @@ use crate::protocol::placement::{
 };
 use crate::server::connection::Context;
 use crate::server::topics;
+use crate::types::TopicName;
 
 /// Kinds of elections: the preferred replica, or any.
 const ELECTION_TYPES: [i8; 2] = [0, 1];
 
 type Refusal = (ErrorCode, Option<String>);
 
-/// Answers ElectLeaders. No partition needs one; asked for all, Kafka tells of those alone that do.
+/// Answers ElectLeaders. No partition needs one; asked for all, Kafka names every topic and in it those alone that do.
 pub(super) async fn elect_leaders<'a>(cx: &Context<'_>, request: ElectLeadersRequest<'a>) -> ElectLeadersResponse<'a> {
-    if !ELECTION_TYPES.contains(&request.election_type) {
-        return ElectLeadersResponse { error_code: ErrorCode::INVALID_REQUEST, ..Default::default() };
-    }
     let image = cx.server.shard().image();
+    let known_type = ELECTION_TYPES.contains(&request.election_type);
+    let Some(asked) = request.topic_partitions else {
+        let named =
+            |name: &TopicName| ElectLeadersTopicResult { topic: name.clone().into(), partition_result: Vec::new() };
+        let results = image.topics.keys().filter(|_| known_type).map(named).collect();
+        return ElectLeadersResponse {
+            error_code: code_of_type(known_type),
+            replica_election_results: results,
+            ..Default::default()
+        };
+    };
     let elected = |topic: &str, partition_id| {
         let (error_code, message) = match topics::find(&image, topic, partition_id) {
+            _ if !known_type => (ErrorCode::INVALID_REQUEST, Some("there is no such kind of election".to_owned())),
             Some(_) => (ErrorCode::ELECTION_NOT_NEEDED, None),
             None => unknown(topic, partition_id),
         };
         ElectLeadersPartitionResult { partition_id, error_code, error_message: message.map(Into::into) }
     };
-    let results = request.topic_partitions.unwrap_or_default().into_iter().map(|topic| ElectLeadersTopicResult {
+    let results = asked.into_iter().map(|topic| ElectLeadersTopicResult {
         partition_result: topic.partitions.iter().map(|index| elected(&topic.topic, *index)).collect(),
         topic: topic.topic,
     });
-    ElectLeadersResponse { replica_election_results: results.collect(), ..Default::default() }
+    ElectLeadersResponse {
+        error_code: code_of_type(known_type),
+        replica_election_results: results.collect(),
+        ..Default::default()
+    }
+}
+
+fn code_of_type(known: bool) -> ErrorCode {
+    if known { ErrorCode::NONE } else { ErrorCode::INVALID_REQUEST }
 }
 
 /// Answers AlterPartitionReassignments.

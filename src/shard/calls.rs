@@ -11,6 +11,7 @@ use std::time::Instant;
 use crate::controller::image::Image;
 use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, ListFilter, ListedGroup};
 use crate::log::Appended;
+use crate::log::producers::ActiveProducer;
 use crate::replica::{FetchError, LeadershipError, ProduceError};
 use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex};
 
@@ -60,6 +61,8 @@ pub enum ShardCall {
     EpochEnd(Vec<EpochQuestion>),
     /// Moves log starts; `None` means the high watermark. → [`ShardAnswer::Deleted`]
     DeleteRecords(Vec<(PartitionId, Option<Offset>)>),
+    /// → [`ShardAnswer::Producers`]
+    DescribeProducers(Vec<PartitionId>),
     /// A command for the coordinator of this partition of `__consumer_offsets`. → [`ShardAnswer::Group`], perhaps minutes
     /// later
     Group(PartitionId, Box<GroupCommand>),
@@ -95,6 +98,8 @@ pub enum ShardAnswer {
     EpochEnds(Vec<Result<Option<(LeaderEpoch, Offset)>, LeadershipError>>),
     /// One new log start a partition.
     Deleted(Vec<Result<Offset, DeleteRecordsError>>),
+    /// The producers of each partition.
+    Producers(Vec<Result<Vec<ActiveProducer>, LeadershipError>>),
     /// Of the kind the command expects.
     Group(Box<GroupAnswer>),
     /// Or why they cannot be listed yet.

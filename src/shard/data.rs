@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::log::producers::ActiveProducer;
 use crate::log::{Appended, LogRuntime, ReadError};
 use crate::replica::waiters::Watch;
 use crate::replica::{
@@ -240,6 +241,15 @@ impl Shard {
             Ok(question.wanted.and_then(|epoch| partition.epoch_end(epoch)))
         };
         questions.iter().map(answer).collect()
+    }
+
+    /// Answers DescribeProducers.
+    pub fn active_producers(&self, partitions: &[PartitionId]) -> Vec<Result<Vec<ActiveProducer>, LeadershipError>> {
+        let answer = |id: &PartitionId| {
+            let partition = self.partition(*id).map_err(|_| LeadershipError::NotLeader)?;
+            Ok(partition.log().active_producers())
+        };
+        partitions.iter().map(answer).collect()
     }
 
     /// Moves log starts.

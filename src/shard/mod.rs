@@ -289,6 +289,9 @@ impl Shard {
             ShardCall::EpochEnd(questions) => {
                 responder.answer(ShardAnswer::EpochEnds(self.epoch_ends(&questions)));
             }
+            ShardCall::DescribeProducers(partitions) => {
+                responder.answer(ShardAnswer::Producers(self.active_producers(&partitions)));
+            }
             ShardCall::DeleteRecords(items) => {
                 rt::spawn(async move { responder.answer(ShardAnswer::Deleted(shard.delete_records(&items).await)) });
             }

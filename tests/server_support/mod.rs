@@ -2,7 +2,8 @@
 //!
 //! Owns the shards' threads, the control thread and the data directory of one test; all end when the value is dropped.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
