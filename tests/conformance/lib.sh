@@ -10,10 +10,13 @@ mkdir -p "$cache"
 work=$(mktemp -d "$cache/run.XXXXXX")   # on the disk of the home folder: a memory file system has no direct I/O
 passed=0 failed=0 skipped=0
 running='' broker='' bootstrap=''       # pid of the check in progress; pid and address of the broker that was started
+reference_pid=''                        # of a second broker that answers are compared with
 
 # Everything ends by its pid; logs stay when something failed.
 finish() {
   [ -z "$running" ] || kill "$running" 2>/dev/null || true
+  stop_broker || true
+  broker=$reference_pid
   stop_broker || true
   [ "$failed" -gt 0 ] || rm -rf "$work"
 }
@@ -60,7 +63,7 @@ start_broker() {
   shift 2
   mkdir -p "$dir"
   if [ "$kind" = kafka ]; then
-    ready=$("$here/kafka.sh" start "$dir" "$@" 2> "$dir/start.err")
+    ready=$("$here/kafka.sh" start "$dir" "$@" 2> "$dir/start.err") || { cat "$dir/start.err" >&2; failed=$((failed + 1)); return 1; }
     bootstrap=$(field kafka <<< "$ready") broker=$(field pid <<< "$ready")
     return
   fi
@@ -78,6 +81,8 @@ start_broker() {
   echo "not ready: $dir/broker.out ends with" >&2
   tail -n 12 "$dir/broker.out" >&2
   stop_broker || true
+  failed=$((failed + 1))
+  echo "FAIL $kind/start $(basename "$dir")"
   return 1
 }
 

@@ -74,7 +74,7 @@ fi
 [ "$against" = both ] && against='kafka ringlog'
 for name in $against; do
   [ "$name" = kafka ] || [ -n "${RINGLOG:-}" ] || (cd "$root" && cargo build --release)
-  start_broker "$name" "$work/$name"
+  start_broker "$name" "$work/$name" || continue
   conform "$name"
   stop_broker || failed=$((failed + 1))
   if [ -n "$tools" ] && [ ${#clients[@]} -gt 0 ]; then check "$name/tools/files" 120 "$here/tools.sh" files "$work/$name/data" "$run" || true; fi

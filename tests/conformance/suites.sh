@@ -57,11 +57,13 @@ for suite in "$@"; do
     native/rust-clients) settings=(node.id=0 num.partitions=3 group.initial.rebalance.delay.ms=0) ;;
     native/librdkafka) settings=(node.id=1 num.partitions=4 group.initial.rebalance.delay.ms=3000) ;;
     wirediff)
-      start_broker kafka "$work/kafka"
+      start_broker kafka "$work/kafka" || continue
       reference=$bootstrap reference_pid=$broker
+      # Kafka refuses the first groups while it makes and loads its offsets topic; that is no difference.
+      for _ in 1 2 3 4; do "$here/tools.sh" console "$reference" > /dev/null 2>&1 || true; done
       ;;
   esac
-  start_broker ringlog "$work/${suite//\//-}" "${settings[@]}"
+  start_broker ringlog "$work/${suite//\//-}" "${settings[@]}" || continue
   if [ "$suite" = wirediff ]; then
     for example in "$dir"/wirediff/examples/*.json; do
       check "wirediff/$(basename "$example" .json)" 300 bash -c 'compare "$@"' compare "$reference" "$bootstrap" "$example" || true
