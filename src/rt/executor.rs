@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::future::Future;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,11 +15,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
-use super::pulse::{Pulse, Watchdog};
+use super::pulse::{Pulse, Watchdog, ring};
+use super::raw;
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
@@ -233,10 +233,11 @@ impl StartedShard {
             match ready.recv_timeout(START_KICK_EVERY) {
                 Ok(()) => break true,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break false,
-                Err(mpsc::RecvTimeoutError::Timeout) => ring_doorbells(&doorbells_before),
+                Err(mpsc::RecvTimeoutError::Timeout) => doorbells(&doorbells_before).iter().for_each(ring),
             }
         };
         if is_ready {
+            pulse.set_doorbells(doorbells(&doorbells_before));
             drop(starting);
             return Ok(Self { handle, pulse, go });
         }
@@ -314,20 +315,17 @@ fn open_as(kind: &str) -> std::io::Result<Vec<RawFd>> {
     Ok(found)
 }
 
-/// Wakes an executor that sleeps before it could tell anybody how: among the eventfds that came since `before` is the one it
-/// sleeps on. A wake that finds nobody asleep does no harm. Where the system forbids the duplicate (a seccomp filter), the
-/// start waits for the executor's next event, as it would without this.
-fn ring_doorbells(before: &[RawFd]) {
-    let Ok(own) = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()) else { return };
-    for descriptor in open_as(EVENTFD).unwrap_or_default().into_iter().filter(|found| !before.contains(found)) {
-        let Ok(copy) = rustix::process::pidfd_getfd(&own, descriptor, PidfdGetfdFlags::empty()) else { continue };
-        // The number may be another file's by now; the copy tells.
+/// What the executor that starts now sleeps on: the eventfds that came since `before`, under descriptors of our own. A ring
+/// that finds nobody asleep does no harm.
+fn doorbells(before: &[RawFd]) -> Vec<OwnedFd> {
+    let new = open_as(EVENTFD).unwrap_or_default().into_iter().filter(|found| !before.contains(found));
+    let copies = new.filter_map(|found| rustix::io::fcntl_dupfd_cloexec(raw::borrow(found), 0).ok());
+    // The number may have become another file's meanwhile; the copy tells.
+    let is_eventfd = |copy: &OwnedFd| {
         let target = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-        if target.is_ok_and(|target| target.as_os_str() == EVENTFD) {
-            // Full is rung enough.
-            let _ = rustix::io::write(&copy, &1u64.to_ne_bytes());
-        }
-    }
+        target.is_ok_and(|target| target.as_os_str() == EVENTFD)
+    };
+    copies.filter(is_eventfd).collect()
 }
 
 /// A non-empty file in each data directory, gone again when dropped.
