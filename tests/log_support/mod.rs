@@ -23,6 +23,11 @@ pub(crate) fn on_shard<T: Send + 'static, Fut: Future<Output = T> + 'static>(
 ) -> T {
     let mut setup = Setup::on_all_cpus(vec![dir.to_owned()]);
     setup.cpus.truncate(1);
+    let main = || async move {
+        // While tests wait for nothing but each other's tasks the runtime must mind the shard, too.
+        let _work = ringlog::rt::work();
+        main().await
+    };
     run_one(setup, main).unwrap()
 }
 
