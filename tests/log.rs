@@ -693,3 +693,71 @@ fn a_full_device_refuses_appends_until_space_returns_and_loses_nothing() {
         log.close().await.unwrap();
     });
 }
+
+/// Readers at random places while batches are appended, segments roll and the oldest go: what is read is what was appended.
+#[test]
+fn readers_see_the_right_bytes_while_the_log_rolls_and_deletes() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { segment_bytes: 60_000, retention_bytes: Some(300_000), ..settings() };
+        // Room for some batches only, so that reads meet the border between cache and disk.
+        let (log, _) = Log::open(place(&path), rules, AFTER_CRASH, &LogRuntime::new(50_000)).await.unwrap();
+        let all: Vec<Vec<u8>> = mixed(400).into_iter().map(|(batch, base)| stored(batch, base, 0)).collect();
+        let all = std::rc::Rc::new(all);
+        let readers: Vec<_> = (0..4_u64)
+            .map(|seed| {
+                let (log, all) = (log.clone(), all.clone());
+                ringlog::rt::spawn(async move {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let (mut reads, mut gone) = (0, 0);
+                    while log.limits().log_end.value() < last_offset(all.last().unwrap()) + 1 {
+                        let limits = log.limits();
+                        let from = offset(random.i64(limits.log_start.value()..=limits.log_end.value()));
+                        let bytes_max = random.usize(1..200_000);
+                        // Sometimes the log moves on between plan and run.
+                        let plan = log.plan_read(from, bounds(&log, bytes_max)).unwrap();
+                        ringlog::rt::sleep(Duration::from_micros(random.u64(0..2000))).await;
+                        match plan.run().await {
+                            Ok(data) => {
+                                let bytes: Vec<u8> =
+                                    data.parts.iter().flat_map(|part| part_bytes(part).to_vec()).collect();
+                                let at = all.partition_point(|batch| last_offset(batch) < from.value());
+                                let read = split(&bytes);
+                                assert!(read.iter().eq(all[at..].iter().take(read.len())), "from {from}");
+                                assert!(!read.is_empty() || from == limits.log_end, "nothing at {from} of {limits:?}");
+                                reads += 1;
+                            }
+                            Err(error) => {
+                                assert!(matches!(error, ReadError::OutOfRange { .. }), "{error}");
+                                assert!(from < log.limits().log_start);
+                                gone += 1;
+                            }
+                        }
+                    }
+                    (reads, gone)
+                })
+            })
+            .collect();
+        for (number, (batch, _)) in mixed(400).into_iter().enumerate() {
+            append(&log, batch).unwrap();
+            if number % 5 == 0 {
+                acked(&log).await;
+            }
+            if number % 25 == 0 {
+                log.maintain(NOW, log.acked_offset()).await.unwrap();
+            }
+        }
+        let mut reads = 0;
+        for reader in readers {
+            reads += reader.join().await.expect("a reader found wrong bytes").0;
+        }
+        assert!(reads > 20 && log.limits().log_start > offset(0), "{reads} reads, {:?}", log.limits());
+        log.close().await.unwrap();
+    });
+}
+
+fn last_offset(batch: &[u8]) -> i64 {
+    let info = batch::parse_header(batch).unwrap();
+    info.base_offset + i64::from(info.last_offset_delta)
+}
