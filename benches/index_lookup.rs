@@ -33,14 +33,14 @@ fn lookups(criterion: &mut Criterion) {
     let mut random = fastrand::Rng::with_seed(1);
     criterion.bench_function("offset -> position, random", |bencher| {
         bencher.iter_batched(
-            || offset(random.i64(..BATCHES * RECORDS)),
+            || offset(random.i64(0..BATCHES * RECORDS)),
             |wanted| black_box(&index).offsets.position_of(wanted),
             BatchSize::SmallInput,
         );
     });
     criterion.bench_function("time -> offset, random", |bencher| {
         bencher.iter_batched(
-            || random.i64(..BATCHES),
+            || random.i64(0..BATCHES),
             |wanted| black_box(&index).times.offset_before(wanted),
             BatchSize::SmallInput,
         );

@@ -426,6 +426,7 @@ fn what_was_flushed_survives_every_crash() {
                     }
                     states += 1;
                 }
+                ringlog::rt::yield_if_needed().await;
                 if let Some(event) = history.events.get(events) {
                     disk.on(event);
                 }

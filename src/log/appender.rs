@@ -71,6 +71,8 @@ pub(super) struct Appender {
     pending: RefCell<VecDeque<Pending>>,
     pending_bytes: Cell<usize>,
     wake: Event,
+    /// Held while something is pending or in flight, so that the runtime minds the shard.
+    work: RefCell<Option<rt::Work>>,
     is_running: Cell<bool>,
     is_stopping: Cell<bool>,
     /// When the device last refused an allocation; `None` while there is space.
@@ -121,6 +123,7 @@ pub(super) fn push(log: &Rc<Log>, segment: &Rc<Segment>, bytes: Bytes, end_offse
     log.shared().count(|stats| stats.pending_bytes += bytes.len() as u64);
     let end_bytes = segment.bytes.get();
     appender.pending.borrow_mut().push_back(Pending { segment: Rc::clone(segment), bytes, end_offset, end_bytes });
+    appender.work.borrow_mut().get_or_insert_with(rt::work);
     if appender.is_running.replace(true) {
         appender.wake.notify_all();
     } else {
@@ -158,6 +161,7 @@ async fn run(log: Rc<Log>) {
         write.task.join().await;
     }
     drop(guard);
+    *log.appender.work.borrow_mut() = None;
     if let Stop::Failed(reason) = stop {
         log.fail(reason);
     }
@@ -217,7 +221,9 @@ impl Writer {
             } else if self.log.appender.is_stopping.get() {
                 return Stop::Closed;
             } else {
-                self.log.appender.wake.wait().await;
+                let wake = self.log.appender.wake.wait();
+                *self.log.appender.work.borrow_mut() = None;
+                wake.await;
             }
         }
     }

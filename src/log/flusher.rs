@@ -63,8 +63,10 @@ pub(super) fn on_written(log: &Rc<Log>) {
     if wanted || log.settings.borrow().ack_class == AckClass::Flushed {
         start(log);
     } else if !log.flusher.has_timer.replace(true) {
-        let log = Rc::clone(log);
+        let (log, work) = (Rc::clone(log), rt::work());
         rt::spawn(async move {
+            // Unsynced data is work in flight: the runtime must not forget this task.
+            let _work = work;
             let interval = log.settings.borrow().flush_interval;
             rt::sleep(interval).await;
             log.flusher.has_timer.set(false);
@@ -78,7 +80,11 @@ pub(super) fn on_written(log: &Rc<Log>) {
 /// Begins rounds, unless they run.
 pub(super) fn start(log: &Rc<Log>) {
     if !log.flusher.is_running.replace(true) {
-        rt::spawn(run(Rc::clone(log)));
+        let (log, work) = (Rc::clone(log), rt::work());
+        rt::spawn(async move {
+            let _work = work;
+            run(log).await;
+        });
     }
 }
 

@@ -269,7 +269,7 @@ impl Log {
         self.flusher.on_roll(active, (log_end, state.producers.to_snapshot()));
         state.snapshot_offset = Some(log_end);
         let jitter_max = i64::try_from(settings.segment_jitter_ms.as_millis()).unwrap_or(i64::MAX);
-        let jitter = if jitter_max > 0 { fastrand::i64(..jitter_max) } else { 0 };
+        let jitter = if jitter_max > 0 { fastrand::i64(0..jitter_max) } else { 0 };
         state.segments.push_back(Rc::new(Segment::new(self.shared().new_segment_id(), log_end, jitter, now)));
     }
 

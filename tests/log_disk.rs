@@ -1,0 +1,204 @@
+//! A log and the disk under it: directories of Kafka and of earlier versions, a device that fails, a device that fills up.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod log_support;
+
+use std::time::Duration;
+
+use log_support::*;
+use ringlog::log::{AppendError, Limits, Log, LogPlace, LogRuntime, LogSettings, ReadError, StartFacts};
+use ringlog::protocol::batch;
+use ringlog::types::*;
+
+fn golden(version: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/disk").join(version)
+}
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for name in file_names(from) {
+        std::fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
+}
+
+#[test]
+fn kafkas_files_open_and_the_same_batches_give_the_same_files() {
+    let theirs = golden("kafka-4.4").join("orders-0");
+    let dir = disk_dir();
+    copy_dir(&theirs, &dir.path().join("theirs/orders-0"));
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let settings = LogSettings { index_interval_bytes: 100, ..settings() };
+        let topic_id = TopicId::parse("UpKw1UwARMqBANbU3LOAYQ").unwrap();
+        let in_dir = |name: &str| LogPlace { topic_id, ..place(&path.join(name)) };
+        let facts = after_close(offset(100));
+        let runtime = LogRuntime::new(1 << 20);
+        let (log, report) = Log::open(in_dir("theirs"), settings.clone(), facts, &runtime).await.unwrap();
+        assert_eq!((report.bytes_scanned, log.limits().log_end), (0, offset(100)));
+        let batches = read_all(&log, offset(0), 1 << 20).await;
+        assert_eq!(batches.len(), 5);
+        // Their producers are known: a batch resent across the change of broker is no second one.
+        let last = batches.last().unwrap();
+        let again = append(&log, last.as_slice().into()).unwrap();
+        assert_eq!((again.duplicate, again.base_offset), (true, offset(80)));
+        let found = log.find_max_timestamp(offset(100)).await.unwrap().unwrap();
+        assert_eq!(found.1, batch::parse_header(last).unwrap().max_timestamp);
+        log.close().await.unwrap();
+
+        let (log, _) = Log::open(in_dir("ours"), settings, AFTER_CRASH, &runtime).await.unwrap();
+        for batch in &batches {
+            append(&log, batch.as_slice().into()).unwrap();
+        }
+        log.close().await.unwrap();
+        let ours = path.join("ours/orders-0");
+        assert_eq!(file_names(&ours), file_names(&theirs));
+        for name in file_names(&ours) {
+            assert_eq!(std::fs::read(ours.join(&name)).unwrap(), std::fs::read(theirs.join(&name)).unwrap(), "{name}");
+        }
+    });
+}
+
+fn golden_settings() -> LogSettings {
+    LogSettings { segment_bytes: 2_000, index_interval_bytes: 100, ..settings() }
+}
+
+/// The batches of the golden log of this program, as produced.
+fn golden_batches() -> impl Iterator<Item = (bytes::BytesMut, LeaderEpoch)> {
+    (0..20).map(|number: i32| {
+        let producer = stamp(i64::from(number % 2), number / 2 * 3);
+        (batch(3, 40 + number as usize * 5, number as u64, NOW + i64::from(number), Some(producer)), epoch(number / 12))
+    })
+}
+
+#[test]
+fn golden_files_of_earlier_versions_open() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    let written = std::env::var("RINGLOG_GOLDEN").is_ok_and(|value| value == "write");
+    on_shard(dir.path(), move || async move {
+        if written {
+            let log = open(&path, golden_settings(), AFTER_CRASH).await;
+            for (batch, epoch) in golden_batches() {
+                append_in(&log, batch, epoch).unwrap();
+            }
+            log.flush().await.unwrap();
+            log.delete_records(offset(20)).await.unwrap();
+            log.close().await.unwrap();
+            copy_dir(&path.join("orders-0"), &golden("0.1.0").join("orders-0"));
+        } else {
+            copy_dir(&golden("0.1.0").join("orders-0"), &path.join("orders-0"));
+        }
+        let facts = StartFacts { log_start: Some(offset(20)), ..after_close(offset(60)) };
+        let (log, report) = try_open(&path, golden_settings(), facts).await.unwrap();
+        let everything =
+            Limits { log_start: offset(20), flushed: offset(60), written: offset(60), log_end: offset(60) };
+        assert_eq!((report.bytes_scanned, log.limits()), (0, everything));
+        let expected: Vec<_> = golden_batches()
+            .enumerate()
+            .map(|(number, (batch, epoch))| stored(batch, number as i64 * 3, epoch.value()))
+            .collect();
+        assert_eq!(read_all(&log, offset(20), 1_000).await, expected[6..]);
+        for (batch, epoch) in golden_batches().skip(10) {
+            assert!(append_in(&log, batch, epoch).unwrap().duplicate, "the window of five is back");
+        }
+        assert_eq!(log.epoch_end(epoch(0)), Some((epoch(0), offset(36))));
+        log.close().await.unwrap();
+    });
+}
+
+/// A file system of its own, gone when dropped; `None` where we may not mount one.
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn tmpfs(bytes: u64) -> Option<Self> {
+        let dir = disk_dir();
+        let options = format!("size={bytes}");
+        let mut mount = std::process::Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir.path()).output();
+        mount.is_ok_and(|output| output.status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_device_refuses_appends_until_space_returns_and_loses_nothing() {
+    let Some(mounted) = Mounted::tmpfs(3 << 20) else {
+        println!("not run: mounting a small file system needs root");
+        return;
+    };
+    let path = mounted.0.path().to_owned();
+    let (appended, acknowledged) = on_shard(mounted.0.path(), move || async move {
+        let log = open(&path, settings(), AFTER_CRASH).await;
+        let event = ringlog::rt::Event::default();
+        let observer = event.clone();
+        log.on_change(move || observer.notify_all());
+        let ballast = path.join("ballast");
+        std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+        let mut appended = Vec::new();
+        // Until it is refused: everything taken is acknowledged, in blocks that were allocated before.
+        let refused = loop {
+            let batch = batch(1, 10_000, appended.len() as u64, NOW, None);
+            match append(&log, batch.clone()) {
+                Ok(at) => appended.push(stored(batch, at.base_offset.value(), 0)),
+                Err(error) => break error,
+            }
+            while log.acked_offset() < log.limits().log_end && !log.is_full() {
+                event.wait().await;
+            }
+        };
+        assert_eq!(refused, AppendError::NoSpace);
+        assert!(appended.len() > 50 && log.is_full() && log.offline().is_none());
+        assert_eq!(read_all(&log, offset(0), 100_000).await, appended, "still served");
+
+        std::fs::remove_file(&ballast).unwrap();
+        let batch = batch(1, 10_000, 77, NOW, None);
+        let at = loop {
+            match append(&log, batch.clone()) {
+                Ok(at) => break at,
+                Err(error) => assert_eq!(error, AppendError::NoSpace),
+            }
+            ringlog::rt::sleep(Duration::from_millis(20)).await;
+        };
+        appended.push(stored(batch, at.base_offset.value(), 0));
+        log.flush().await.unwrap();
+        assert!(!log.is_full());
+        (appended, log.acked_offset())
+    });
+    let path = mounted.0.path().to_owned();
+    on_shard(mounted.0.path(), move || async move {
+        let log = open(&path, settings(), AFTER_CRASH).await;
+        assert_eq!(log.limits().log_end, acknowledged);
+        assert_eq!(read_all(&log, offset(0), 100_000).await, appended);
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_disk_error_ends_the_log_for_good() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        open(&path, settings(), AFTER_CRASH).await.close().await.unwrap();
+        // A device that takes no bytes, and no direct I/O either.
+        std::os::unix::fs::symlink("/dev/full", path.join("orders-0/00000000000000000000.log")).unwrap();
+        let log = open(&path, settings(), AFTER_CRASH).await;
+        append(&log, batch(1, 100, 0, NOW, None)).unwrap();
+        let event = ringlog::rt::Event::default();
+        let observer = event.clone();
+        log.on_change(move || observer.notify_all());
+        while log.offline().is_none() {
+            event.wait().await;
+        }
+        assert_eq!(log.acked_offset(), offset(0), "nothing was acknowledged");
+        assert!(matches!(append(&log, batch(1, 100, 0, NOW, None)), Err(AppendError::Offline(_))));
+        assert!(matches!(log.flush().await, Err(AppendError::Offline(_))));
+        assert!(matches!(log.plan_read(offset(0), bounds(&log, 1)), Err(ReadError::Offline(_))));
+        assert!(matches!(log.close().await, Err(AppendError::Offline(_))));
+    });
+}
