@@ -7,19 +7,19 @@
 
 use std::fs;
 use std::future::Future;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind};
 
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
-use super::pulse::{Pulse, Watchdog, ring};
-use super::raw;
+use super::pulse::{Pulse, Watchdog};
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
@@ -33,7 +33,6 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const HEARTBEATS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(13)];
 /// How long an executor may be silent while it starts before it is woken from outside.
 const START_KICK_EVERY: Duration = Duration::from_millis(20);
-const EVENTFD: &str = "anon_inode:[eventfd]";
 /// Content of the probe files: one block, so that a direct read of it succeeds on every device.
 const PROBE: [u8; 4096] = [b'.'; 4096];
 
@@ -192,11 +191,10 @@ impl StartedShard {
         let other =
             |what: &str, error: &dyn std::fmt::Display| StartError::Other(format!("shard {index}: {what}: {error}"));
         let pulse = Pulse::new().map_err(|error| other("no descriptor for its bell", &error))?;
-        let (ready_sender, ready) = mpsc::channel();
+        let (progress, started) = mpsc::channel();
         let (go, go_receiver) = mpsc::channel();
         let starting = serialise();
         let rings_before = rings().map_err(|error| other("/proc/self/fd", &error))?;
-        let doorbells_before = open_as(EVENTFD).map_err(|error| other("/proc/self/fd", &error))?;
         let shared = pulse.clone();
         let handle = LocalExecutorBuilder::new(Placement::Fixed(cpu))
             .name(&format!("shard-{index}"))
@@ -204,11 +202,13 @@ impl StartedShard {
             .ring_depth(memory.ring_depth)
             .preempt_timer(PREEMPT_EVERY)
             .spawn(move || async move {
+                let listener = glommio::spawn_local(listen_for_kicks(progress.clone()));
                 let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
                 let prepared = match own {
                     Ok(own) => prepare(&probes).await.map(|()| own),
                     Err(error) => Err(StartError::Other(format!("shard {index}: /proc/self/fd: {error}"))),
                 };
+                listener.cancel().await;
                 let rings = match prepared {
                     Ok(rings) => rings,
                     Err(error) => {
@@ -218,7 +218,7 @@ impl StartedShard {
                 };
                 let current = Current::install(index, shared.clone(), rings);
                 // Nobody waits for it when the start was given up.
-                let _ = ready_sender.send(());
+                let _ = progress.send(Progress::Ready);
                 if go_receiver.recv().is_err() {
                     shared.finish();
                     return Ok(());
@@ -228,16 +228,17 @@ impl StartedShard {
                 result
             })
             .map_err(|error| explain(index, &error))?;
-        // The watchdog does not look yet, and glommio can park before the first task has run, too.
+        // The watchdog does not look yet, and glommio can park with the start among its forgotten tasks.
+        let mut listener: Option<Waker> = None;
         let is_ready = loop {
-            match ready.recv_timeout(START_KICK_EVERY) {
-                Ok(()) => break true,
+            match started.recv_timeout(START_KICK_EVERY) {
+                Ok(Progress::Listening(waker)) => listener = Some(waker),
+                Ok(Progress::Ready) => break true,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break false,
-                Err(mpsc::RecvTimeoutError::Timeout) => doorbells(&doorbells_before).iter().for_each(ring),
+                Err(mpsc::RecvTimeoutError::Timeout) => listener.iter().for_each(Waker::wake_by_ref),
             }
         };
         if is_ready {
-            pulse.set_doorbells(doorbells(&doorbells_before));
             drop(starting);
             return Ok(Self { handle, pulse, go });
         }
@@ -298,34 +299,33 @@ fn serialise() -> std::sync::MutexGuard<'static, ()> {
 
 /// Every io_uring descriptor of this process.
 fn rings() -> std::io::Result<Vec<RawFd>> {
-    open_as("anon_inode:[io_uring]")
-}
-
-/// Every descriptor of this process that is of this kind.
-fn open_as(kind: &str) -> std::io::Result<Vec<RawFd>> {
-    let mut found = Vec::new();
+    let mut rings = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         // One may close while we read.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
-        if target.as_os_str() == kind {
-            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+        if target.as_os_str() == "anon_inode:[io_uring]" {
+            rings.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
         }
     }
-    Ok(found)
+    Ok(rings)
 }
 
-/// What the executor that starts now sleeps on: the eventfds that came since `before`, under descriptors of our own. A ring
-/// that finds nobody asleep does no harm.
-fn doorbells(before: &[RawFd]) -> Vec<OwnedFd> {
-    let new = open_as(EVENTFD).unwrap_or_default().into_iter().filter(|found| !before.contains(found));
-    let copies = new.filter_map(|found| rustix::io::fcntl_dupfd_cloexec(raw::borrow(found), 0).ok());
-    // The number may have become another file's meanwhile; the copy tells.
-    let is_eventfd = |copy: &OwnedFd| {
-        let target = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-        target.is_ok_and(|target| target.as_os_str() == EVENTFD)
-    };
-    copies.filter(is_eventfd).collect()
+/// What an executor that starts tells its starter.
+enum Progress {
+    /// It can be woken by this.
+    Listening(Waker),
+    Ready,
+}
+
+/// A task that is always waiting: waking it ends the executor's sleep. Waking a task that glommio forgot would not, since
+/// that one is runnable already, and ringing glommio's eventfd itself loses later wakes.
+fn listen_for_kicks(progress: mpsc::Sender<Progress>) -> impl Future<Output = ()> {
+    std::future::poll_fn(move |context| {
+        // Nobody listens once the start was given up.
+        let _ = progress.send(Progress::Listening(context.waker().clone()));
+        Poll::Pending
+    })
 }
 
 /// A non-empty file in each data directory, gone again when dropped.

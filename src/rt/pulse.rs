@@ -46,10 +46,7 @@ pub(super) struct Pulse {
     remote_wakes: SegQueue<Waker>,
     /// The net task's epoll, once there is one.
     epoll: OnceLock<Arc<OwnedFd>>,
-    /// What glommio itself sleeps on. Rung directly, since a waker does nothing for a task that is runnable already, and
-    /// runnable tasks are what glommio forgets.
-    doorbells: OnceLock<Vec<OwnedFd>>,
-    /// Wakes the shard's pulse task, whose turn is the sign of life.
+    /// Wakes the shard's pulse task through glommio's own descriptor, which ends every kind of sleep.
     kick: OnceLock<Waker>,
     kicks: AtomicU64,
     finished: AtomicBool,
@@ -67,7 +64,6 @@ impl Pulse {
             bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             remote_wakes: SegQueue::new(),
             epoll: OnceLock::new(),
-            doorbells: OnceLock::new(),
             kick: OnceLock::new(),
             kicks: AtomicU64::new(0),
             finished: AtomicBool::new(false),
@@ -117,11 +113,6 @@ impl Pulse {
         self.epoll.set(epoll).is_ok()
     }
 
-    pub(super) fn set_doorbells(&self, doorbells: Vec<OwnedFd>) {
-        // There is one start.
-        let _ = self.doorbells.set(doorbells);
-    }
-
     pub(super) fn set_kick(&self, waker: Waker) {
         // A second waker of the same task would do the same.
         let _ = self.kick.set(waker);
@@ -151,7 +142,8 @@ impl Pulse {
     }
 
     fn write_bell(&self) {
-        ring(&self.bell);
+        // Fails only when the counter is full, after 2^64 writes nobody read.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
     /// Wakes a task of this shard from another thread.
@@ -173,7 +165,6 @@ impl Pulse {
         if let Some(waker) = self.kick.get() {
             waker.wake_by_ref();
         }
-        self.doorbells.get().into_iter().flatten().for_each(ring);
         self.write_bell();
     }
 
@@ -185,11 +176,6 @@ impl Pulse {
             rustix::event::poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
         })
     }
-}
-
-/// Rings an eventfd. Fails only when its counter is full, after 2^64 rings nobody heard.
-pub(super) fn ring(eventfd: &OwnedFd) {
-    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
 }
 
 /// What the watchdog remembers of one shard between looks.
