@@ -62,7 +62,14 @@ fn connections_wait_until_there_are_descriptors_again() {
     run_one(one_shard(), || async {
         let net = Net::start(NetConfig::default()).unwrap();
         let address = serve(&net, echo);
-        let mut warm = on_thread(&net, move || connect(address)).await;
+        // Answered, so it was accepted before the limit.
+        let mut warm = on_thread(&net, move || {
+            let mut stream = connect(address);
+            stream.write_all(&frame(b"warm")).unwrap();
+            assert_eq!(read_frame(&mut stream), b"warm");
+            stream
+        })
+        .await;
         let connected = Arc::new(AtomicBool::new(false));
         let told = connected.clone();
         // The client's own descriptor exists before the limit.
