@@ -27,6 +27,7 @@ use crate::config::{BrokerSettings, Problem};
 use crate::controller::data_dirs::DataDirs;
 use crate::controller::image::Image;
 use crate::controller::{self, Advertised, Controller, Publisher, random_bits};
+use crate::log::files;
 use crate::metrics::ShardMetrics;
 use crate::rt::{self, executor::Setup, hop};
 use crate::server;
@@ -421,6 +422,8 @@ fn finish(
         };
         checkpoints::write(dir, entries).map_err(|error| unrecorded(&error))?;
         if entries.clean {
+            // A log's clean end leaves its small files to this one sync.
+            files::sync_all_blocking(dir).map_err(|error| unrecorded(&error))?;
             dirs.mark_clean(index).map_err(|error| unrecorded(&error))?;
         }
     }
