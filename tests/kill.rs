@@ -113,22 +113,24 @@ fn spawn_judge() -> (mpsc::Sender<Event>, JoinHandle<Report>) {
 
 /// A thread that works until it is told to end.
 struct Worker {
+    name: String,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Worker {
-    fn spawn(work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+    fn spawn(name: String, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
-        Self { stop, thread: thread::spawn(move || work(&told)) }
+        let thread = thread::Builder::new().name(name.clone()).spawn(move || work(&told)).unwrap();
+        Self { name, stop, thread }
     }
 
     fn join(self) {
         self.stop.store(true, Ordering::Relaxed);
         // Clients close without a time limit: a broker that owes one an answer would hold the test for ever.
         let ended = wait_for(2 * TIME_MAX, || self.thread.is_finished().then_some(()));
-        assert!(ended.is_some(), "a client did not come to its end");
+        assert!(ended.is_some(), "{} did not come to its end", self.name);
         self.thread.join().unwrap();
     }
 }
@@ -143,7 +145,7 @@ struct Run {
     acked: Arc<AtomicU64>,
     /// Commits acknowledged.
     committed: Arc<AtomicU64>,
-    /// The first record that a producer gave up. It never does by itself, so the broker must have broken its sequence.
+    /// The first record that a producer gave up. None does so by itself: the broker must have broken its sequence.
     refusal: Arc<OnceLock<String>>,
 }
 
@@ -174,7 +176,7 @@ impl Run {
         let config = clients::config(&self.bootstrap, &settings);
         let producer: ThreadedProducer<Deliveries> = config.create_with_context(context).unwrap();
         let (events, topic) = (self.events.clone(), self.topic.clone());
-        Worker::spawn(move |stop| {
+        Worker::spawn(format!("producer-{id}"), move |stop| {
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..random.u8(1..60) {
@@ -222,7 +224,7 @@ impl Run {
         consumer.subscribe(&[&self.topic]).unwrap();
         let (topic, events, committed) = (self.topic.clone(), self.events.clone(), self.committed.clone());
         let member = Member { id, topic, events, committed, consumer, assigned };
-        Worker::spawn(move |stop| member.work(stop))
+        Worker::spawn(format!("member-{id}"), move |stop| member.work(stop))
     }
 
     /// Asks for the group's offsets from outside of it.
