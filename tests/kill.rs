@@ -175,7 +175,7 @@ impl Run {
             Deliveries { events: self.events.clone(), acked: self.acked.clone(), refusal: self.refusal.clone() };
         let config = clients::config(&self.bootstrap, &settings);
         let producer: ThreadedProducer<Deliveries> = config.create_with_context(context).unwrap();
-        let (events, topic) = (self.events.clone(), self.topic.clone());
+        let (events, topic, refusal) = (self.events.clone(), self.topic.clone(), self.refusal.clone());
         Worker::spawn(format!("producer-{id}"), move |stop| {
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -187,9 +187,9 @@ impl Run {
                     let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&topic, Box::new(value))
                         .payload(&payload)
                         .partition(partition as i32);
-                    // The queue is full while the broker is away, and nothing is taken after a refusal.
+                    // The queue is full while the broker is away, and takes nothing more after a refusal.
                     while let Err((_, refused)) = producer.send(record) {
-                        if stop.load(Ordering::Relaxed) {
+                        if refusal.get().is_some() {
                             return;
                         }
                         record = refused;
