@@ -68,7 +68,7 @@ start_broker() {
     return
   fi
   local setting overrides=(--override "listeners=PLAINTEXT://${bootstrap_before:-127.0.0.1:0}" --override admin.listener=127.0.0.1:0
-                           --override "log.dirs=$dir/data")
+                           --override "log.dirs=$dir/data" --override group.initial.rebalance.delay.ms=0)  # as kafka.sh
   for setting in "$@"; do overrides+=(--override "$setting"); done
   rm -f "$dir/ready"
   "${RINGLOG:-$root/target/release/ringlog}" serve "${overrides[@]}" --ready-file "$dir/ready" >> "$dir/broker.out" 2>&1 < /dev/null &
