@@ -38,8 +38,8 @@ use crate::shard::calls::{ApplyReport, ShardAnswer, ShardCall};
 /// Messages one shard's inbox holds before senders queue on their side: more than the requests that one turn of all
 /// connections of a busy shard can bring, small enough to cost nothing.
 const INBOX_MESSAGES: usize = 4096;
-/// Kafka's log.flush.offset.checkpoint.interval.ms.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
+/// How long the shards may take to say how far they are before a checkpoint is left out.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
 /// How long opening every log may take before start-up is given up. Recovery reads at disk speed; this is a hang, not a
 /// slow disk.
 const OPEN_PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -143,7 +143,7 @@ async fn serve(
     if let Some(admin) = admin {
         tokio::spawn(axum::serve(admin, http::router(Arc::clone(&facts))).into_future());
     }
-    let checkpointing = tokio::spawn(checkpoint_now_and_then(shards.clone(), settings.log_dirs.clone(), found));
+    let checkpointing = tokio::spawn(checkpoint_now_and_then(shards.clone(), Arc::clone(&settings), found));
 
     shards
         .port
@@ -381,18 +381,19 @@ impl Publisher for MeshPublisher {
     }
 }
 
-/// Writes the checkpoints every [`CHECKPOINT_INTERVAL`], so that recovery after a kill reads little.
-async fn checkpoint_now_and_then(shards: ShardPort, dirs: Vec<PathBuf>, found: Arc<Vec<FoundDir>>) {
+/// Writes the checkpoints every `log.flush.offset.checkpoint.interval.ms`, so that recovery after a kill reads little.
+async fn checkpoint_now_and_then(shards: ShardPort, settings: Arc<BrokerSettings>, found: Arc<Vec<FoundDir>>) {
+    let dirs = &settings.log_dirs;
     let before: Vec<_> = found
         .iter()
         .map(|dir| Offsets { recovery_points: dir.recovery_points.clone(), log_starts: dir.log_starts.clone() })
         .collect();
     drop(found);
-    let mut ticks = tokio::time::interval(CHECKPOINT_INTERVAL);
+    let mut ticks = tokio::time::interval(settings.log_flush_offset_checkpoint_interval.max(Duration::from_millis(1)));
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let answers = ask_all(&shards, CHECKPOINT_INTERVAL / 2, || ShardCall::Describe).await;
+        let answers = ask_all(&shards, CHECKPOINT_PATIENCE, || ShardCall::Describe).await;
         if answers.iter().any(Option::is_none) {
             continue; // A checkpoint without a shard's partitions would forget their recovery points.
         }
@@ -402,7 +403,7 @@ async fn checkpoint_now_and_then(shards: ShardPort, dirs: Vec<PathBuf>, found: A
                 partitions.extend(facts.partitions);
             }
         }
-        for (dir, entries) in dirs.iter().zip(checkpoints::gather(&dirs, &partitions, &before)) {
+        for (dir, entries) in dirs.iter().zip(checkpoints::gather(dirs, &partitions, &before)) {
             if let Err(error) = checkpoints::write(dir, &entries) {
                 tracing::warn!(dir = %dir.display(), %error, "offset checkpoints were not written");
             }

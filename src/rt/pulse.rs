@@ -283,10 +283,10 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
                     pulse.kick();
                 }
                 Verdict::Lost => {
-                    error!(
-                        shard,
-                        turns,
-                        "a shard stands still in spite of {LOOKS_BEFORE_END} looks and kicks; ending the process"
+                    // Not through the log: its writer would not live to write it.
+                    eprintln!(
+                        "shard {shard} stands still at turn {turns} in spite of {LOOKS_BEFORE_END} looks and kicks; ending \
+                         the process"
                     );
                     std::process::abort();
                 }
