@@ -42,7 +42,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// A file to write once the broker serves, holding the address clients connect to; removed at the end.
+    /// A file to write once the broker serves: one line of JSON with the addresses (kafka, admin) and the pid.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 }

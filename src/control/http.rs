@@ -1,8 +1,8 @@
 //! The admin door: health, metrics, and JSON for people and scripts.
 //!
 //! Shell, on the control thread, never on a shard. Owns the routes; every fact is asked of the shards through the mesh at
-//! the time of the request. Always: reads only, answers within [`SHARD_PATIENCE`] even when a shard hangs (what it did
-//! not say is left out), and listens on loopback unless told otherwise, since nothing here asks who is calling.
+//! the time of the request. Always: reads only, waits at most [`SHARD_PATIENCE`] for each question even when a shard hangs
+//! (what it did not say is left out), and listens on loopback unless told otherwise, since nothing here asks who is calling.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
