@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, FlockOperation, OFlags};
 
 use super::image::DirectoryId;
-use super::log::{METADATA_DIR, sync_dir};
+use super::log::METADATA_DIR;
+use crate::log::files::{sync_dir_blocking, write_blocking};
 use crate::types::{BrokerId, TopicId};
 
 const META_FILE: &str = "meta.properties";
@@ -144,7 +145,7 @@ impl DataDirs {
     pub fn mark_running(&self) -> Result<(), DirError> {
         for dir in &self.dirs {
             match fs::remove_file(dir.path.join(CLEAN_FILE)) {
-                Ok(()) => sync_dir(&dir.path).map_err(unusable(&dir.path))?,
+                Ok(()) => sync_dir_blocking(&dir.path).map_err(unusable(&dir.path))?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(unusable(&dir.path)(error)),
             }
@@ -156,7 +157,7 @@ impl DataDirs {
     pub fn mark_clean(&self, index: usize) -> Result<(), DirError> {
         // The epoch is Kafka's registration number of the broker; without a quorum there is none (-1).
         let dir = &self.dirs[index].path;
-        replace(&dir.join(CLEAN_FILE), b"{\"version\":0,\"brokerEpoch\":-1}").map_err(unusable(dir))
+        write_blocking(&dir.join(CLEAN_FILE), b"{\"version\":0,\"brokerEpoch\":-1}").map_err(unusable(dir))
     }
 }
 
@@ -216,7 +217,7 @@ fn remove_partition(path: &Path) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push("-delete");
     fs::rename(path, &aside)?;
-    sync_dir(path.parent().expect("a partition lies in a data directory"))?;
+    sync_dir_blocking(path.parent().expect("a partition lies in a data directory"))?;
     fs::remove_dir_all(aside)
 }
 
@@ -245,7 +246,7 @@ fn make_and_lock(dir: &Path) -> Result<File, DirError> {
     if !dir.exists() {
         fs::create_dir_all(dir).map_err(unusable(dir))?;
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_dir(parent).map_err(unusable(dir))?;
+            sync_dir_blocking(parent).map_err(unusable(dir))?;
         }
     }
     let path = dir.join(LOCK_FILE);
@@ -412,17 +413,7 @@ fn agreed_cluster<'a>(
 
 fn write_meta(dir: &Path, cluster_id: &str, node_id: BrokerId, directory_id: &DirectoryId) -> io::Result<()> {
     let text = format!("version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={}\n", directory_id.0);
-    replace(&dir.join(META_FILE), text.as_bytes())
-}
-
-/// Writes a file so that after a crash it is there whole or not at all.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let aside = path.with_extension("tmp");
-    let mut file = File::create(&aside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&aside, path)?;
-    sync_dir(path.parent().expect("the path is a file in a data directory"))
+    write_blocking(&dir.join(META_FILE), text.as_bytes())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::image::Record;
+use crate::log::files::sync_dir_blocking;
 
 /// The directory of the log, below one of `log.dirs`.
 pub const METADATA_DIR: &str = "ringlog-metadata";
@@ -124,7 +125,7 @@ impl FileLog {
         let dir = log_dir.join(METADATA_DIR);
         if !dir.is_dir() {
             fs::create_dir(&dir).map_err(disk(&dir))?;
-            sync_dir(log_dir).map_err(disk(log_dir))?;
+            sync_dir_blocking(log_dir).map_err(disk(log_dir))?;
         }
         match newest(&dir).map_err(disk(&dir))? {
             Some(path) => Self::open_file(dir, path),
@@ -273,7 +274,7 @@ fn write_snapshot(dir: &Path, records: &[Record], version: u64) -> io::Result<(P
     file.write_all(&line)?;
     file.sync_all()?;
     fs::rename(&aside, &path)?;
-    sync_dir(dir)?;
+    sync_dir_blocking(dir)?;
     Ok((path, file, line.len() as u64))
 }
 
@@ -295,11 +296,6 @@ fn remove_others(dir: &Path, keep: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]
