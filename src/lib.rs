@@ -28,5 +28,13 @@ pub mod shard;
 pub mod server;
 /// The control plane: boot, signals, HTTP, checkpoints; an ordinary thread.
 pub mod control;
+/// A Kafka client for Rust programs: producer, consumer, admin.
+pub mod client;
+/// The load generator: workloads, histograms, verification, reports.
+pub mod bench;
+/// Two targets, one load, paired runs.
+pub mod compare;
+/// Which batch.size and linger.ms for this load.
+pub mod tune;
 /// One file per command.
 pub mod cli;

@@ -15,6 +15,9 @@ const HEAD_LINES: usize = 8;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["helpers", "utils", "util", "common", "misc", "manager", "impl", "base", "v2"];
 
+/// What a measuring tool has no business with.
+const SERVERS_ROOMS: &[&str] = &["rt", "log", "replica", "coordinator", "controller", "shard", "server", "control"];
+
 /// Arrows beyond the order of the rooms: who, what it may not import, why not.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("coordinator", &["controller"], "they stand beside each other; the shard speaks to both"),
@@ -29,6 +32,13 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         &["log", "replica", "shard", "server", "controller", "coordinator", "rt"],
         "a client is linked into other people's programs: types, protocol and config are all it may need",
     ),
+    (
+        "bench",
+        SERVERS_ROOMS,
+        "it measures any broker, over the wire; the history checker is all it shares with the tests of ours",
+    ),
+    ("compare", SERVERS_ROOMS, "it measures any broker, over the wire"),
+    ("tune", SERVERS_ROOMS, "it measures any broker, over the wire"),
 ];
 
 struct Source {
