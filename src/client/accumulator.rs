@@ -78,6 +78,8 @@ struct Topic<W> {
     next_in_turn: u32,
     /// Estimate of wire bytes by raw bytes.
     ratio: f32,
+    /// See [`Accumulator::take_used`].
+    used: bool,
 }
 
 struct Queue<W> {
@@ -188,6 +190,7 @@ impl<W> Accumulator<W> {
                     sticky: Sticky::default(),
                     next_in_turn: 0,
                     ratio: 1.0,
+                    used: false,
                 });
                 index
             }
@@ -224,14 +227,28 @@ impl<W> Accumulator<W> {
     }
 
     /// The names of all topics it was told of.
-    pub(crate) fn topic_names(&self) -> impl Iterator<Item = &TopicName> {
+    pub(crate) fn topic_names(&self) -> impl ExactSizeIterator<Item = &TopicName> {
         self.topics.iter().map(|topic| &topic.name)
     }
 
-    /// How many partitions a topic has; `None` while nothing good is known of it.
-    pub(crate) fn partition_count(&self, name: &str) -> Option<u32> {
-        let topic = &self.topics[*self.names.get(name)? as usize];
-        (topic.broken.is_none() && topic.count > 0).then_some(topic.count)
+    /// The names of those that records were sent to since the last time this was asked, or that have some still.
+    pub(crate) fn take_used(&mut self) -> Vec<TopicName> {
+        let used = self.topics.iter_mut().filter_map(|topic| {
+            let queued = topic.queues.iter().any(|queue| queue.active);
+            (std::mem::take(&mut topic.used) || queued).then(|| topic.name.clone())
+        });
+        used.collect()
+    }
+
+    /// How many partitions a topic has; `None` while nothing is known of it. Errors: it may not be used.
+    pub(crate) fn partition_count(&self, name: &str) -> Result<Option<u32>, SendError> {
+        let Some(index) = self.names.get(name) else { return Ok(None) };
+        let topic = &self.topics[*index as usize];
+        match topic.broken {
+            None => Ok((topic.count > 0).then_some(topic.count)),
+            Some(code) if code.retriable() => Ok(None),
+            Some(code) => Err(SendError::Topic { topic: topic.name.clone(), code }),
+        }
     }
 
     /// Takes a record: into the open batch of its partition, or a new one. `waiter` is made only when it is taken; `now` is
@@ -251,7 +268,8 @@ impl<W> Accumulator<W> {
         }
         let topic_index = self.topic_of(record.topic)?;
         let bytes = record_bytes_max(record.key, record.value, borrowed(record.headers));
-        if self.used_bytes + bytes + HEADER_BYTES > self.settings.memory_bytes || bytes > self.settings.record_bytes_max {
+        if self.used_bytes + bytes + HEADER_BYTES > self.settings.memory_bytes || bytes > self.settings.record_bytes_max
+        {
             return Err(self.refuse(bytes));
         }
         let place = Place { topic: topic_index as u32, partition: self.choose(topic_index, record)? };
@@ -398,6 +416,7 @@ impl<W> Accumulator<W> {
             }
         };
         queue.records += 1;
+        topic.used = true;
         self.used_bytes += bytes;
         let leader = queue.leader;
         if record.partition.is_none() && topic.sticky.partition == Some(place.partition) {
@@ -604,7 +623,12 @@ impl<W> Accumulator<W> {
     }
 
     /// The sender goes to sleep: it looks again at `until`, when woken, and when a `busy` broker answers.
-    pub(crate) fn sleep(&mut self, until: Option<Instant>, busy: SmallVec<[BrokerId; 8]>, slow: SmallVec<[BrokerId; 8]>) {
+    pub(crate) fn sleep(
+        &mut self,
+        until: Option<Instant>,
+        busy: SmallVec<[BrokerId; 8]>,
+        slow: SmallVec<[BrokerId; 8]>,
+    ) {
         self.sender = SenderState::Asleep(until);
         self.busy = busy;
         self.slow = slow;

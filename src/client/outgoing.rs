@@ -256,8 +256,15 @@ impl<W> Batch<W> {
             });
             if !pushed {
                 let buffer = BytesMut::with_capacity(part_bytes);
-                let mut part =
-                    Self::new(form, self.place, self.ordinal + before, self.generation, self.created, buffer, Vec::new());
+                let mut part = Self::new(
+                    form,
+                    self.place,
+                    self.ordinal + before,
+                    self.generation,
+                    self.created,
+                    buffer,
+                    Vec::new(),
+                );
                 part.split = true;
                 part.trouble.clone_from(&self.trouble);
                 part.stamp = self.stamp.map(|stamp| ProducerStamp {

@@ -293,13 +293,7 @@ impl<W> Sender<W> {
     }
 
     /// Walks over the partitions with batches: what could be sent, and when the others can.
-    fn look(
-        &mut self,
-        queues: &mut Accumulator<W>,
-        now: Instant,
-        turn: &mut Turn<W>,
-        candidates: &mut Vec<Candidate>,
-    ) {
+    fn look(&mut self, queues: &mut Accumulator<W>, now: Instant, turn: &mut Turn<W>, candidates: &mut Vec<Candidate>) {
         let mut at = 0;
         while let Some(place) = queues.active().get(at).copied() {
             while let Some(front) = queues.front(place)
@@ -490,7 +484,15 @@ impl<W> Sender<W> {
                 for batch in batches {
                     match parts.next().flatten() {
                         Some(part) => self.on_answer(batch, part, queues, now, &mut after),
-                        None => self.on_lost(batch, true, true, "the broker's answer left the batch out", queues, now, &mut after),
+                        None => self.on_lost(
+                            batch,
+                            true,
+                            true,
+                            "the broker's answer left the batch out",
+                            queues,
+                            now,
+                            &mut after,
+                        ),
                     }
                 }
             }
