@@ -11,24 +11,29 @@
 //!
 //! producer    faces and the task behind them      accumulator  records -> batches per partition, memory, waking
 //! partitioner which partition                     outgoing     one batch: filled, sealed, split
-//! delivery    what can become of a send           sender       what goes now, retries, expiry; lane: sequences
+//! delivery    what can become of a send           sender       what goes now, retries, expiry; sequences: of one partition
 //! ```
 
 mod accumulator;
+pub mod admin;
 pub mod cluster;
 pub(crate) mod connection;
 mod delivery;
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fake_broker;
 pub mod io;
-mod lane;
+
 pub(crate) mod network;
 mod outgoing;
 mod partitioner;
 mod producer;
 mod record;
 mod sender;
+mod sequences;
 pub mod settings;
 
+pub use admin::{Admin, BlockingAdmin};
 pub use delivery::{DeliveryError, ProduceError, SendError};
 pub use error::{CallError, ClientError};
 pub use io::Io;

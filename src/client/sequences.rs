@@ -25,7 +25,7 @@ pub(super) enum Verdict {
 
 /// See the head of the file.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct Sequences {
     under: Option<(ProducerId, ProducerEpoch)>,
     next_sequence: Sequence,
     /// Something was acknowledged under this epoch: the broker knows of it.
@@ -36,7 +36,7 @@ pub(super) struct Lane {
     unresolved: SmallVec<[u64; UNRESOLVED_MAX]>,
 }
 
-impl Lane {
+impl Sequences {
     pub(super) fn has_in_flight(&self) -> bool {
         self.in_flight > 0
     }
