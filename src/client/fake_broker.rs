@@ -2,6 +2,7 @@
 //!
 //! Shell. Owns the listener and the reading and writing of frames; what is answered is the test's. Lives on the test's own
 //! thread: nothing waits by sleeping.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::future::Future;
 use std::rc::Rc;
@@ -53,10 +54,9 @@ impl FakeBroker {
     }
 
     /// Answers ApiVersions, Metadata about itself alone as broker 1, and all else by `answer`.
-    pub(crate) async fn alone<Fut: Future<Output = ()> + 'static>(answer: impl Fn(Asked, Peer) -> Fut + 'static) -> Self
-    where
-        Fut: Future<Output = ()>,
-    {
+    pub(crate) async fn alone<Fut: Future<Output = ()> + 'static>(
+        answer: impl Fn(Asked, Peer) -> Fut + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Rc::new(answer);
