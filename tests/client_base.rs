@@ -91,7 +91,7 @@ fn a_closed_door_is_not_taken_for_a_broker() {
 
     let settings = AdminSettings::builder().set("bootstrap.servers", address).set("request.timeout.ms", 50);
     let error = Admin::new(settings.build().unwrap()).unwrap().blocking().reach().unwrap_err().to_string();
-    assert!(error.contains("it let us in and then said nothing for 50ms: is it a Kafka broker"), "{error}");
+    assert!(error.contains("(it let us in and then said nothing for 50ms): is it a Kafka broker"), "{error}");
     serving.join().unwrap();
 }
 
