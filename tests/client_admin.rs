@@ -157,6 +157,12 @@ fn the_cluster_says_who_it_is() {
 }
 
 #[test]
+fn without_an_authorizer_there_are_no_access_rules() {
+    let error = Cluster::start().admin.describe_acls().unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::SECURITY_DISABLED), "{error}");
+}
+
+#[test]
 fn topics_are_created_listed_described_and_deleted() {
     let cluster = Cluster::start();
     let admin = &cluster.admin;
@@ -394,6 +400,7 @@ fn a_group_is_described_with_what_its_members_have() {
     let admin = &cluster.admin;
     let topic = cluster.topic(1);
     let (group, member) = cluster.group_with_member(&topic);
+    assert_eq!(admin.find_coordinator(group.clone()).unwrap(), 1);
     let described = admin.describe_groups(vec![group.clone(), "nobody".into()]).unwrap();
     let one = &described[0];
     assert_eq!((one.state.as_str(), one.assignor.as_str(), one.coordinator), ("Stable", "range", Some(1)));
