@@ -567,7 +567,7 @@ impl<W> Sender<W> {
                 }
                 let error = match self.fatal {
                     Some(code) => ProduceError::Fatal { code },
-                    None => ProduceError::Refused { code, message },
+                    None => ProduceError::Refused { code, message, maybe_written: batch.maybe_written },
                 };
                 self.give_up(batch, error, queues, after);
             }
