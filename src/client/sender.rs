@@ -185,9 +185,6 @@ pub(crate) struct Sender<W> {
     requests: Slab<InFlight<W>>,
     identity: Identity,
     fatal: Option<ErrorCode>,
-    /// Where the next request begins among the active partitions, so that one that is cut at `max.request.size` does not
-    /// always leave out the same.
-    rotation: usize,
     counts: Counts,
 }
 
@@ -215,7 +212,6 @@ impl<W> Sender<W> {
             requests: Slab::new(),
             identity: Identity::Missing,
             fatal: None,
-            rotation: 0,
             counts: Counts::default(),
         }
     }
@@ -426,27 +422,31 @@ impl<W> Sender<W> {
     /// linger for the same broker go with it, as in Java: partitions then keep step and share requests. When all that are
     /// ready are full, the others stay: the partition that is being filled would else be cut short each time.
     fn take(&mut self, queues: &mut Accumulator<W>, candidates: &[Candidate], broker: BrokerId) -> Vec<Batch<W>> {
-        let of_broker = || candidates.iter().filter(|candidate| candidate.broker == broker);
-        let pressed = of_broker().any(|candidate| candidate.urgency == Urgency::Due);
-        let wanted = |candidate: &&Candidate| pressed || candidate.urgency == Urgency::Full;
-        let count = of_broker().filter(wanted).count();
-        let start = self.rotation % count.max(1);
-        let mut batches: Vec<Batch<W>> = Vec::with_capacity(count);
+        let pressed = |candidate: &&Candidate| candidate.broker == broker && candidate.urgency == Urgency::Due;
+        let pressed = candidates.iter().any(|candidate| pressed(&candidate));
+        let wanted =
+            |candidate: &&Candidate| candidate.broker == broker && (pressed || candidate.urgency == Urgency::Full);
+        let sized = |candidate: &Candidate| {
+            let front = queues.front(candidate.place)?;
+            Some((front.created, queues.wire_bytes(front), candidate.place, candidate.urgency))
+        };
+        let mut wanted: Vec<_> = candidates.iter().filter(wanted).filter_map(sized).collect();
+        if wanted.iter().map(|(_, bytes, ..)| bytes).sum::<usize>() > self.settings.request_bytes_max {
+            // Not all will find a place: the oldest first, so that none is left out again and again.
+            wanted.sort_by_key(|(created, ..)| *created);
+        }
+        let mut batches: Vec<Batch<W>> = Vec::with_capacity(wanted.len());
         let mut bytes = 0;
-        // Twice over, so that a rotated start still sees all of them.
-        for candidate in of_broker().filter(wanted).chain(of_broker().filter(wanted)).skip(start).take(count) {
-            let Some(front) = queues.front(candidate.place) else { continue };
-            let front_bytes = queues.wire_bytes(front);
+        for (_, front_bytes, place, urgency) in wanted {
             if !batches.is_empty() && bytes + front_bytes > self.settings.request_bytes_max {
-                self.rotation = self.rotation.wrapping_add(batches.len());
                 break;
             }
             bytes += front_bytes;
-            let Some(mut batch) = queues.pop(candidate.place) else { continue };
+            let Some(mut batch) = queues.pop(place) else { continue };
             if batch.attempts > 0 {
                 self.counts.retries += 1;
             } else {
-                match candidate.urgency {
+                match urgency {
                     Urgency::Full => self.counts.full += 1,
                     Urgency::Due => self.counts.lingered += 1,
                     Urgency::Lingering => self.counts.early += 1,
@@ -456,7 +456,7 @@ impl<W> Sender<W> {
             batch.not_before = None;
             batch.sent_to = Some(broker);
             let idempotent = self.settings.idempotent;
-            self.sequences_of(candidate.place).on_sent(&mut batch, idempotent);
+            self.sequences_of(place).on_sent(&mut batch, idempotent);
             batches.push(batch);
         }
         batches.sort_unstable_by_key(|batch| batch.place);

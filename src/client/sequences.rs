@@ -2,7 +2,9 @@
 //!
 //! Pure. Owns the producer's epoch and next sequence for the partition and the order of its unresolved batches. Does not own
 //! the batches. Always true: from the oldest batch without a verdict to the newest that was sent there are at most
-//! [`UNRESOLVED_MAX`], also when those between were acknowledged: a broker that took over meanwhile still knows the oldest. Source: Kafka's `TransactionManager` and `TxnPartitionEntry`; KIP-98, KIP-360.
+//! [`UNRESOLVED_MAX`], also when those between were acknowledged: a broker that took over meanwhile still knows the oldest. What cannot be
+//! helped: a broker that forgot the producer (a topic made again under its name) takes any sequence, so that batches then in flight
+//! may overtake each other. Source: Kafka's `TransactionManager` and `TxnPartitionEntry`; KIP-98, KIP-360.
 
 use smallvec::SmallVec;
 
