@@ -10,6 +10,7 @@
 //! (1 means flushed); else written. Internal topics are never weaker than written: a committed offset survives a kill.
 
 mod broker_rows;
+pub mod client_rows;
 mod describe;
 mod load;
 mod properties;

@@ -175,6 +175,9 @@ impl Row {
 
     /// What the number counts.
     pub fn unit(&self) -> Unit {
+        if ["batch.size", "max.request.size", "buffer.memory"].contains(&self.name) {
+            return Unit::Bytes;
+        }
         match self.name.rsplit('.').next() {
             Some("bytes") => Unit::Bytes,
             Some("ms") => Unit::Time { ms: 1 },
