@@ -547,6 +547,11 @@ impl Fetcher {
             if state.preferred.take().is_some() {
                 return; // another replica may be behind: the leader knows
             }
+            if !state.stored.is_empty() {
+                // Batches before the gap are good, and are read first; then the answer will be the same.
+                state.retry_at = now + self.settings.retry_backoff;
+                return;
+            }
             return self.reset(partition, wall, Some(asked.offset));
         }
         if answer.error_code.is_error() {
@@ -689,12 +694,6 @@ impl Fetcher {
                 return self.stop(&partition, error);
             }
         };
-        // Batches before the gap are still good, and are read first: then the answer is out of range once more.
-        let Some(state) = self.partitions.get_mut(partition) else { return };
-        if outside.is_some() && !state.stored.is_empty() {
-            state.retry_at += self.settings.retry_backoff;
-            return;
-        }
         self.restart(partition, Phase::LookUp(lookup), None);
     }
 

@@ -8,15 +8,31 @@
 //! io         the thread clients live on                              connection one socket: handshake, frames, deadlines
 //! network    lanes to brokers, metadata, coordinators                cluster    what the brokers said of the cluster
 //! admin      topics, settings, groups, offsets, records
+//! assignor   how a group's partitions are dealt out                  membership a member of a group
+//! fetcher    positions, fetches, what waits to be read               consumer   the faces over these
 //! ```
 
+pub mod assignor;
 pub mod cluster;
 pub(crate) mod connection;
+mod consumer_error;
+mod delivery;
 pub mod error;
+pub mod fetcher;
 pub mod io;
+pub mod membership;
 pub(crate) mod network;
+mod partitioner;
+mod record;
 pub mod settings;
 
+pub use consumer_error::ConsumerError;
+pub use delivery::{ProduceError, SendError};
 pub use error::{CallError, ClientError};
 pub use io::Io;
+pub use partitioner::{Partitioner, Partitioning, Partitions, murmur2, partition_for_key};
+pub use record::{
+    Deserializer, Header, Headers, Payload, Plain, ProducerInterceptor, ProducerRecord, Record, RecordMetadata,
+    RecordRef, SerdeError, Serializer, TimestampKind,
+};
 pub use settings::{AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings, Settings};
