@@ -57,7 +57,7 @@ pub enum ConsumerError {
     /// The group is being dealt out anew: poll, then commit again.
     #[error("the group is rebalancing; poll, then commit again")]
     Rebalancing,
-    /// [`super::consumer::Waker::wake`] was called.
+    /// [`super::consumer::ConsumerHandle::wake`] was called.
     #[error("the wait was ended by wake()")]
     Woken,
     /// The call does not fit how the consumer is used; the text says how.

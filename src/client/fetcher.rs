@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::batches::{Content, Ended, Stored, Taken, walk};
+use self::batches::{Content, Ended, Stored, Taken, Walked, walk};
 pub use self::batches::{DECOMPRESSED_BYTES_MAX, RecordBatch, RecordView, RecordViews};
 use super::consumer_error::ConsumerError;
 use super::error::{ClientError, metadata_is_stale};
@@ -31,7 +31,7 @@ use super::record::Record;
 use super::settings::{IsolationLevel, OffsetReset};
 use crate::protocol::ErrorCode;
 use crate::protocol::batch::BatchError;
-use crate::protocol::fetch::FetchPartitionResponse;
+use crate::protocol::fetch::{AbortedTransaction, FetchPartitionResponse};
 use crate::types::{BrokerId, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, TopicPartition};
 
 /// So many full answers of one partition may wait while the next is asked for: one being read, one ready.
@@ -128,9 +128,27 @@ pub struct FetchTarget {
     /// Which one, and who leads it.
     pub target: Target,
     /// From where.
-    pub offset: Offset,
+    pub from: Position,
     /// At most so much.
     pub bytes_max: i32,
+}
+
+/// The bytes of an answer, gone through: checked and cut into batches. Made apart from the fetcher, so that whoever guards
+/// it with a lock need not hold that meanwhile.
+#[derive(Debug)]
+pub struct Digest(Walked);
+
+impl Digest {
+    /// Of the `records` that answer a fetch from `from` on.
+    pub fn of(
+        records: &Bytes,
+        from: Position,
+        isolation: IsolationLevel,
+        aborted: &[AbortedTransaction],
+        check_crcs: bool,
+    ) -> Self {
+        Self(walk(records, from, isolation, aborted, check_crcs))
+    }
 }
 
 /// One partition.
@@ -373,7 +391,7 @@ impl Fetcher {
                     }
                     fetches.entry(broker).or_default().push(FetchTarget {
                         target,
-                        offset: state.fetch_from.offset,
+                        from: state.fetch_from,
                         bytes_max: self.settings.partition_bytes_max.max(state.bytes_needed),
                     });
                 }
@@ -531,12 +549,12 @@ impl Fetcher {
         }
     }
 
-    /// The answer to one partition of a fetch, and its bytes.
+    /// The answer to one partition of a fetch, and what its bytes hold.
     pub fn on_fetched(
         &mut self,
         asked: &FetchTarget,
         answer: &FetchPartitionResponse,
-        records: &Bytes,
+        digest: Digest,
         now: Duration,
         wall: TimestampMs,
     ) {
@@ -552,7 +570,7 @@ impl Fetcher {
                 state.retry_at = now + self.settings.retry_backoff;
                 return;
             }
-            return self.reset(partition, wall, Some(asked.offset));
+            return self.reset(partition, wall, Some(asked.from.offset));
         }
         if answer.error_code.is_error() {
             state.preferred = None;
@@ -565,9 +583,8 @@ impl Fetcher {
         if let Some(replica) = BrokerId::new(answer.preferred_read_replica) {
             state.preferred = Some((replica, now + PREFERRED_REPLICA_TIME)).filter(|(id, _)| *id != leader.broker);
         }
-        let aborted = answer.aborted_transactions.as_deref().unwrap_or_default();
         let settings = &self.settings;
-        let walked = walk(records, state.fetch_from, settings.isolation, aborted, settings.check_crcs);
+        let walked = digest.0;
         state.bytes_needed = 0;
         let progress = walked.next != state.fetch_from;
         state.fetch_from = walked.next;

@@ -175,6 +175,11 @@ impl Membership {
         self.state == State::Stable && self.rejoin.is_none() && self.steps.is_empty()
     }
 
+    /// Whether it has yet to say good-bye.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     /// The topics of the whole group, while this member leads it: changes to these are its to see.
     pub fn watched(&self) -> impl Iterator<Item = &TopicName> {
         self.lead.iter().flat_map(|lead| lead.counts.keys())

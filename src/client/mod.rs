@@ -15,6 +15,7 @@
 pub mod assignor;
 pub mod cluster;
 pub(crate) mod connection;
+pub mod consumer;
 mod consumer_error;
 mod delivery;
 pub mod error;
@@ -26,6 +27,7 @@ mod partitioner;
 mod record;
 pub mod settings;
 
+pub use consumer::{Consumer, ConsumerHandle};
 pub use consumer_error::ConsumerError;
 pub use delivery::{ProduceError, SendError};
 pub use error::{CallError, ClientError};

@@ -26,7 +26,7 @@ const MARKER_BYTES_MAX: usize = 1024;
 
 /// A batch that waits to be read, or the skipped ones between two such.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub(super) struct Stored {
     /// Where reading goes on behind it.
     pub(super) next: Position,
     pub(super) content: Content,
@@ -63,6 +63,7 @@ impl Stored {
 }
 
 /// What a walk found.
+#[derive(Debug)]
 pub(super) struct Walked {
     pub(super) stored: Vec<Stored>,
     /// Where to fetch next.
@@ -71,6 +72,7 @@ pub(super) struct Walked {
     pub(super) ended: Option<Ended>,
 }
 
+#[derive(Debug)]
 pub(super) enum Ended {
     /// The first batch has so many bytes, and the answer held fewer.
     TooSmall(u64),
