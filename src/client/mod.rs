@@ -13,6 +13,7 @@
 //! ```
 
 pub mod assignor;
+pub mod admin;
 pub mod cluster;
 pub(crate) mod connection;
 pub mod consumer;
@@ -20,6 +21,8 @@ mod consumer_error;
 mod delivery;
 pub mod error;
 pub mod fetcher;
+#[cfg(test)]
+pub(crate) mod fake_broker;
 pub mod io;
 pub mod membership;
 pub(crate) mod network;
@@ -30,6 +33,7 @@ pub mod settings;
 pub use consumer::{Consumer, ConsumerHandle};
 pub use consumer_error::ConsumerError;
 pub use delivery::{ProduceError, SendError};
+pub use admin::{Admin, BlockingAdmin};
 pub use error::{CallError, ClientError};
 pub use io::Io;
 pub use partitioner::{Partitioner, Partitioning, Partitions, murmur2, partition_for_key};
