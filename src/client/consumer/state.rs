@@ -92,7 +92,6 @@ impl Shared {
         }
     }
 
-    #[expect(clippy::disallowed_types, reason = "see above")]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere while it was held left whole values: each event is one call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -221,7 +220,8 @@ impl State {
             }
             Wanted::Pattern(pattern) => {
                 let there = cluster.topics().filter(|topic| topic.error.is_none());
-                let named = there.filter(|topic| !(exclude_internal && topic.internal) && pattern.is_match(&topic.name));
+                let named =
+                    there.filter(|topic| !(exclude_internal && topic.internal) && pattern.is_match(&topic.name));
                 subscribed = Some(named.map(|topic| topic.name.clone()).collect());
             }
         }
