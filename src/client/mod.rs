@@ -20,3 +20,14 @@ pub mod settings;
 pub use error::{CallError, ClientError};
 pub use io::Io;
 pub use settings::{AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings, Settings};
+
+mod delivery;
+mod partitioner;
+mod record;
+
+pub use delivery::{ProduceError, SendError};
+pub use partitioner::{Partitioner, Partitioning, Partitions, murmur2, partition_for_key};
+pub use record::{
+    Deserializer, Header, Headers, Payload, Plain, ProducerInterceptor, ProducerRecord, Record, RecordMetadata,
+    RecordRef, SerdeError, Serializer, TimestampKind,
+};
