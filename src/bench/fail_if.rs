@@ -57,12 +57,8 @@ enum Operator {
 }
 
 /// In the order in which they are looked for: the longer first.
-const OPERATORS: [(&str, Operator); 4] = [
-    ("<=", Operator::LessOrEqual),
-    (">=", Operator::GreaterOrEqual),
-    ("<", Operator::Less),
-    (">", Operator::Greater),
-];
+const OPERATORS: [(&str, Operator); 4] =
+    [("<=", Operator::LessOrEqual), (">=", Operator::GreaterOrEqual), ("<", Operator::Less), (">", Operator::Greater)];
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]

@@ -147,8 +147,13 @@ fn shade_warm_up(chart: &mut Chart, runs: &[Run]) {
 }
 
 fn throughput(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new("Throughput over time", Axis::linear("seconds since the run began", seconds), Axis::linear("records per second", units::count));
-    let mut table = Table::new(&["second", "run", "offered", "sent", "acknowledged", "MB/s", "read", "backlog", "errors"]);
+    let mut chart = Chart::new(
+        "Throughput over time",
+        Axis::linear("seconds since the run began", seconds),
+        Axis::linear("records per second", units::count),
+    );
+    let mut table =
+        Table::new(&["second", "run", "offered", "sent", "acknowledged", "MB/s", "read", "backlog", "errors"]);
     let one = runs.len() == 1;
     for (run, index) in runs.iter().zip(0..) {
         let points = |pick: &dyn Fn(&super::report::Second) -> Option<f64>| {
@@ -157,7 +162,10 @@ fn throughput(runs: &[Run]) -> Option<Figure> {
         let name = |word: &str| prefixed(run, runs.len(), word);
         let has = |pick: fn(&super::report::Second) -> u64| run.series.iter().any(|second| pick(second) > 0);
         if has(|second| second.acked) {
-            chart.lines.push(Line { area: one, ..Line::new(name("acknowledged"), index, points(&|second| Some(second.acked as f64))) });
+            chart.lines.push(Line {
+                area: one,
+                ..Line::new(name("acknowledged"), index, points(&|second| Some(second.acked as f64)))
+            });
         }
         if one && run.series.iter().any(|second| second.offered.is_some()) {
             chart.lines.push(Line::new(name("offered"), 1, points(&|second| second.offered)));
@@ -194,16 +202,28 @@ fn throughput(runs: &[Run]) -> Option<Figure> {
 }
 
 fn latency_over_time(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new("Latency over time", Axis::linear("seconds since the run began", seconds), Axis::log("latency", units::micros));
+    let mut chart = Chart::new(
+        "Latency over time",
+        Axis::linear("seconds since the run began", seconds),
+        Axis::log("latency", units::micros),
+    );
     let mut table = Table::new(&["second", "run", "p50", "p99", "p99.9", "max"]);
     for (run, index) in runs.iter().zip(0..) {
         type Pick = fn(&super::report::Second) -> u64;
-        let one: &[(&str, usize, Pick)] =
-            &[("p50", 0, |second| second.p50_us), ("p99", 1, |second| second.p99_us), ("p99.9", 2, |second| second.p999_us), ("max", 3, |second| second.max_us)];
+        let one: &[(&str, usize, Pick)] = &[
+            ("p50", 0, |second| second.p50_us),
+            ("p99", 1, |second| second.p99_us),
+            ("p99.9", 2, |second| second.p999_us),
+            ("max", 3, |second| second.max_us),
+        ];
         let several: &[(&str, usize, Pick)] = &[("p99", index, |second| second.p99_us)];
         for (name, style, pick) in if runs.len() == 1 { one } else { several } {
-            let points: Vec<(f64, f64)> =
-                run.series.iter().filter(|second| pick(second) > 0).map(|second| (second.t as f64 + 0.5, pick(second) as f64)).collect();
+            let points: Vec<(f64, f64)> = run
+                .series
+                .iter()
+                .filter(|second| pick(second) > 0)
+                .map(|second| (second.t as f64 + 0.5, pick(second) as f64))
+                .collect();
             if !points.is_empty() {
                 chart.lines.push(Line::new(prefixed(run, runs.len(), name), *style, points));
             }
@@ -252,7 +272,17 @@ fn nines(text: &str) -> Vec<(f64, f64)> {
 }
 
 fn percentile_curve(runs: &[Run]) -> Option<Figure> {
-    let ticks = [("0", 1.0), ("50 %", 2.0), ("90 %", 10.0), ("99 %", 1e2), ("99.9 %", 1e3), ("99.99 %", 1e4), ("99.999 %", 1e5), ("99.9999 %", 1e6), ("99.99999 %", 1e7)];
+    let ticks = [
+        ("0", 1.0),
+        ("50 %", 2.0),
+        ("90 %", 10.0),
+        ("99 %", 1e2),
+        ("99.9 %", 1e3),
+        ("99.99 %", 1e4),
+        ("99.999 %", 1e5),
+        ("99.9999 %", 1e6),
+        ("99.99999 %", 1e7),
+    ];
     let mut x = Axis::log("percentile", |inverse| format!("{:.5} %", 100.0 * (1.0 - 1.0 / inverse)));
     let mut chart_lines = Vec::new();
     let mut largest = 10.0f64;
@@ -273,7 +303,9 @@ fn percentile_curve(runs: &[Run]) -> Option<Figure> {
         }
     }
     x.range = Some((1.0, largest));
-    x.ticks = Some(ticks.iter().filter(|(_, at)| *at <= largest * 1.001).map(|(text, at)| (*at, (*text).to_owned())).collect());
+    x.ticks = Some(
+        ticks.iter().filter(|(_, at)| *at <= largest * 1.001).map(|(text, at)| (*at, (*text).to_owned())).collect(),
+    );
     let mut chart = Chart::new("Latency by percentile", x, Axis::log("latency", units::micros));
     chart.lines = chart_lines;
     let mut table = Table::new(&["percentile"]);
@@ -298,15 +330,23 @@ fn percentile_curve(runs: &[Run]) -> Option<Figure> {
 }
 
 fn load_curve(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new("Latency by offered load", Axis::linear("offered records per second", units::count), Axis::log("response time", units::micros));
+    let mut chart = Chart::new(
+        "Latency by offered load",
+        Axis::linear("offered records per second", units::count),
+        Axis::log("response time", units::micros),
+    );
     let mut table = Table::new(&["run", "offered/s", "achieved/s", "p50", "p99", "p99.9"]);
     let one = runs.len() == 1;
     for (run, index) in runs.iter().zip(0..) {
         type Pick = fn(&super::report::LoadPoint) -> u64;
-        let lines: [(&str, usize, Pick); 3] = [("p50", 0, |point| point.p50_us), ("p99", 1, |point| point.p99_us), ("p99.9", 2, |point| point.p999_us)];
+        let lines: [(&str, usize, Pick); 3] =
+            [("p50", 0, |point| point.p50_us), ("p99", 1, |point| point.p99_us), ("p99.9", 2, |point| point.p999_us)];
         for (name, style, pick) in lines.into_iter().filter(|(name, ..)| one || *name == "p99") {
             let points = run.load_curve.iter().map(|point| (point.offered, pick(point) as f64)).collect();
-            chart.lines.push(Line { dots: run.load_curve.len() <= 40, ..Line::new(prefixed(run, runs.len(), name), if one { style } else { index }, points) });
+            chart.lines.push(Line {
+                dots: run.load_curve.len() <= 40,
+                ..Line::new(prefixed(run, runs.len(), name), if one { style } else { index }, points)
+            });
         }
         for point in &run.load_curve {
             let micros = |value: u64| units::micros(value as f64);
@@ -348,12 +388,25 @@ fn knee(run: &Run) -> Option<f64> {
 }
 
 fn search_steps(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new("Search for the largest sustainable rate", Axis::log("offered records per second", units::count), Axis::log("p99 response time", units::micros));
+    let mut chart = Chart::new(
+        "Search for the largest sustainable rate",
+        Axis::log("offered records per second", units::count),
+        Axis::log("p99 response time", units::micros),
+    );
     let mut table = Table::new(&["run", "tried/s", "achieved/s", "p99", "sustained", "why not"]);
     for run in runs {
         for (held, style, name) in [(true, 2, "sustained"), (false, 1, "not sustained")] {
-            let points = run.search.iter().filter(|step| step.sustained == held).map(|step| (step.rate, step.p99_us.max(1) as f64)).collect();
-            chart.lines.push(Line { dots: true, scattered: true, ..Line::new(prefixed(run, runs.len(), name), style, points) });
+            let points = run
+                .search
+                .iter()
+                .filter(|step| step.sustained == held)
+                .map(|step| (step.rate, step.p99_us.max(1) as f64))
+                .collect();
+            chart.lines.push(Line {
+                dots: true,
+                scattered: true,
+                ..Line::new(prefixed(run, runs.len(), name), style, points)
+            });
         }
         for step in &run.search {
             table.row(vec![
@@ -369,14 +422,25 @@ fn search_steps(runs: &[Run]) -> Option<Figure> {
     (!chart.is_empty()).then(|| Figure {
         id: "search".to_owned(),
         title: "Search for the largest sustainable rate".to_owned(),
-        caption: "Each dot is a trial of its own, with a fresh start: no backlog of one rate is charged to the next.".to_owned(),
+        caption: "Each dot is a trial of its own, with a fresh start: no backlog of one rate is charged to the next."
+            .to_owned(),
         svg: chart.to_svg(),
         table,
     })
 }
 
 fn batch_anatomy(runs: &[Run]) -> Option<Figure> {
-    let mut table = Table::new(&["run", "records per batch", "bytes per batch", "fill of batch.size", "left for linger", "batches per request", "requests", "compression", "retries"]);
+    let mut table = Table::new(&[
+        "run",
+        "records per batch",
+        "bytes per batch",
+        "fill of batch.size",
+        "left for linger",
+        "batches per request",
+        "requests",
+        "compression",
+        "retries",
+    ]);
     let mut rows = Vec::new();
     for (run, index) in runs.iter().zip(0..) {
         let Some(batches) = &run.results.batches else { continue };
@@ -410,13 +474,28 @@ fn batch_anatomy(runs: &[Run]) -> Option<Figure> {
 }
 
 fn costs(runs: &[Run]) -> Option<Figure> {
-    let mut table = Table::new(&["who", "CPU ms per MB", "CPU µs per request", "CPU ms per 1,000 records", "cores busy", "RSS", "context switches", "written to device", "write amplification"]);
+    let mut table = Table::new(&[
+        "who",
+        "CPU ms per MB",
+        "CPU µs per request",
+        "CPU ms per 1,000 records",
+        "cores busy",
+        "RSS",
+        "context switches",
+        "written to device",
+        "write amplification",
+    ]);
     let mut rows = Vec::new();
     let dash = || "–".to_owned();
     for run in runs {
         let broker = &run.broker;
         if let Some(per_mb) = broker.cpu_ms_per_mb {
-            rows.push(Bar { name: prefixed(run, runs.len(), "broker"), value: per_mb, text: format!("{} ms/MB", units::digits(per_mb)), style: 0 });
+            rows.push(Bar {
+                name: prefixed(run, runs.len(), "broker"),
+                value: per_mb,
+                text: format!("{} ms/MB", units::digits(per_mb)),
+                style: 0,
+            });
             let number = |value: Option<f64>| value.map_or_else(dash, units::digits);
             table.row(vec![
                 prefixed(run, runs.len(), "broker"),
@@ -426,14 +505,22 @@ fn costs(runs: &[Run]) -> Option<Figure> {
                 number(broker.cores_busy),
                 broker.rss_bytes.map_or_else(dash, |bytes| units::bytes(bytes as f64)),
                 broker.context_switches.map_or_else(dash, units::grouped),
-                broker.device_written_bytes.or(broker.written_bytes).map_or_else(dash, |bytes| units::bytes(bytes as f64)),
+                broker
+                    .device_written_bytes
+                    .or(broker.written_bytes)
+                    .map_or_else(dash, |bytes| units::bytes(bytes as f64)),
                 broker.write_amplification.map_or_else(dash, |times| format!("{times:.2}×")),
             ]);
         }
         let generator = &run.generator;
         if generator.cpu_ms_per_mb > 0.0 && !rows.is_empty() {
             let text = format!("{} ms/MB", units::digits(generator.cpu_ms_per_mb));
-            rows.push(Bar { name: prefixed(run, runs.len(), "generator"), value: generator.cpu_ms_per_mb, text, style: 5 });
+            rows.push(Bar {
+                name: prefixed(run, runs.len(), "generator"),
+                value: generator.cpu_ms_per_mb,
+                text,
+                style: 5,
+            });
             table.row(vec![
                 prefixed(run, runs.len(), "generator"),
                 units::digits(generator.cpu_ms_per_mb),
@@ -463,15 +550,30 @@ fn ceilings(runs: &[Run]) -> Option<Figure> {
         let Some(facts) = &run.ceilings else { continue };
         let moved = run.results.bytes_per_second.max(run.results.consumed_bytes_per_second);
         let rates = [
-            ("disk, direct sequential write", facts.before.disk_write_bytes_per_second, facts.after.disk_write_bytes_per_second),
+            (
+                "disk, direct sequential write",
+                facts.before.disk_write_bytes_per_second,
+                facts.after.disk_write_bytes_per_second,
+            ),
             ("loopback, one stream", facts.before.loopback_bytes_per_second, facts.after.loopback_bytes_per_second),
             ("CRC-32C, one core", facts.before.crc32c_bytes_per_second, facts.after.crc32c_bytes_per_second),
         ];
         for (name, before, after) in rates.into_iter().filter(|(_, before, _)| *before > 0.0) {
             let share = moved / ((before + after.max(f64::MIN_POSITIVE)) / 2.0);
             let speed = |value: f64| format!("{}/s", units::bytes(value));
-            rows.push(Bar { name: prefixed(run, runs.len(), name), value: share, text: format!("{:.1} % of {}", share * 100.0, speed(before)), style: index });
-            table.row(vec![name_of(run, runs.len()), name.to_owned(), speed(before), speed(after), format!("{:.1} %", share * 100.0)]);
+            rows.push(Bar {
+                name: prefixed(run, runs.len(), name),
+                value: share,
+                text: format!("{:.1} % of {}", share * 100.0, speed(before)),
+                style: index,
+            });
+            table.row(vec![
+                name_of(run, runs.len()),
+                name.to_owned(),
+                speed(before),
+                speed(after),
+                format!("{:.1} %", share * 100.0),
+            ]);
         }
         if facts.before.flush_us > 0.0 {
             table.row(vec![
@@ -509,12 +611,25 @@ fn broker_counters(runs: &[Run]) -> Option<Figure> {
 }
 
 fn repeats(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new("Repeats", Axis::linear("repeat", |value| format!("{value:.0}")), Axis::linear("records per second", units::count));
+    let mut chart = Chart::new(
+        "Repeats",
+        Axis::linear("repeat", |value| format!("{value:.0}")),
+        Axis::linear("records per second", units::count),
+    );
     chart.height = 240.0;
     let mut table = Table::new(&["run", "repeat", "records/s", "MB/s", "p50", "p99", "valid"]);
     for (run, index) in runs.iter().zip(0..) {
-        let points = run.repeats.iter().zip(1..).map(|(repeat, number)| (f64::from(number), repeat.records_per_second)).collect();
-        chart.lines.push(Line { dots: true, scattered: true, ..Line::new(prefixed(run, runs.len(), "records/s"), index, points) });
+        let points = run
+            .repeats
+            .iter()
+            .zip(1..)
+            .map(|(repeat, number)| (f64::from(number), repeat.records_per_second))
+            .collect();
+        chart.lines.push(Line {
+            dots: true,
+            scattered: true,
+            ..Line::new(prefixed(run, runs.len(), "records/s"), index, points)
+        });
         for (repeat, number) in run.repeats.iter().zip(1..) {
             table.row(vec![
                 name_of(run, runs.len()),

@@ -114,7 +114,11 @@ fn head_of_one(out: &mut String, run: &Run, title: &str) {
         evidence(out, run);
     } else {
         tiles(out, run);
-        _ = write!(out, "<p class=\"cap\" style=\"margin-top:12px\">Verification: {}.</p>", escape(&run.verification.sentence()));
+        _ = write!(
+            out,
+            "<p class=\"cap\" style=\"margin-top:12px\">Verification: {}.</p>",
+            escape(&run.verification.sentence())
+        );
     }
 }
 
@@ -204,12 +208,19 @@ fn headline(run: &Run) -> Vec<(String, String, String)> {
         add((units::digits(results.bytes_per_second / 1e6), "MB/s".to_owned()), format!("{verb}, {}", run.ack_class));
         add((units::grouped(results.records_per_second as u64), "/s".to_owned()), format!("records {verb}"));
     }
-    if let Some(per_second) = results.requests_per_second.filter(|_| matches!(run.kind.as_str(), "idle" | "connect-storm")) {
-        add((units::count(per_second), "/s".to_owned()), if run.kind == "idle" { "requests" } else { "connections" }.to_owned());
+    if let Some(per_second) =
+        results.requests_per_second.filter(|_| matches!(run.kind.as_str(), "idle" | "connect-storm"))
+    {
+        add(
+            (units::count(per_second), "/s".to_owned()),
+            if run.kind == "idle" { "requests" } else { "connections" }.to_owned(),
+        );
     }
     if let Some(latency) = run.headline_latency() {
         let name = run.headline_latency_name();
-        for (value, percentile) in [(latency.p50, "p50"), (latency.p99, "p99"), (latency.p999, "p99.9"), (latency.max, "max")] {
+        for (value, percentile) in
+            [(latency.p50, "p50"), (latency.p99, "p99"), (latency.p999, "p99.9"), (latency.max, "max")]
+        {
             add(split(units::micros(value as f64)), format!("{name}, {percentile}"));
         }
     }
@@ -222,13 +233,23 @@ fn headline(run: &Run) -> Vec<(String, String, String)> {
 fn tiles(out: &mut String, run: &Run) {
     out.push_str("<div class=\"tiles\">");
     for (number, unit, name) in headline(run) {
-        _ = write!(out, "<div class=\"tile\"><b>{} <small>{}</small></b><span>{}</span></div>", escape(&number), escape(&unit), escape(&name));
+        _ = write!(
+            out,
+            "<div class=\"tile\"><b>{} <small>{}</small></b><span>{}</span></div>",
+            escape(&number),
+            escape(&unit),
+            escape(&name)
+        );
     }
     out.push_str("</div>");
 }
 
 fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
-    _ = write!(out, "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; `ringlog compare` says whether a difference is real.</p></header>", escape(title));
+    _ = write!(
+        out,
+        "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; `ringlog compare` says whether a difference is real.</p></header>",
+        escape(title)
+    );
     let classes: std::collections::BTreeSet<&str> = runs.iter().map(|run| run.ack_class.as_str()).collect();
     if classes.len() > 1 {
         let words: Vec<&str> = classes.into_iter().collect();
@@ -238,10 +259,13 @@ fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
             escape(&words.join(" and "))
         );
     }
-    let mut table = Table::new(&["run", "class", "records/s", "MB/s", "p50", "p99", "p99.9", "max", "CPU ms/MB", "verdict"]);
+    let mut table =
+        Table::new(&["run", "class", "records/s", "MB/s", "p50", "p99", "p99.9", "max", "CPU ms/MB", "verdict"]);
     for run in runs {
         let latency = run.headline_latency();
-        let micros = |pick: fn(&super::report::Percentiles) -> u64| latency.map_or_else(|| "–".to_owned(), |all| units::micros(pick(all) as f64));
+        let micros = |pick: fn(&super::report::Percentiles) -> u64| {
+            latency.map_or_else(|| "–".to_owned(), |all| units::micros(pick(all) as f64))
+        };
         let shown = |text: String| if run.verdict.lossy { "LOSSY".to_owned() } else { text };
         table.row(vec![
             figures::name_of(run, runs.len()),
@@ -309,13 +333,18 @@ pub fn put_figure(out: &mut String, figure: &Figure) {
 
 fn put_table(out: &mut String, table: &Table) {
     // A column that says nothing in any row (the name of the only run) is left out.
-    let shown: Vec<usize> =
-        (0..table.head.len()).filter(|column| table.rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()))).collect();
+    let shown: Vec<usize> = (0..table.head.len())
+        .filter(|column| table.rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty())))
+        .collect();
     if shown.is_empty() {
         return;
     }
     let fold = table.rows.len() > ROWS_OPEN_MAX;
-    out.push_str(if fold { "<details><summary>Numbers</summary><div class=\"fold\">" } else { "<div class=\"scroll\">" });
+    out.push_str(if fold {
+        "<details><summary>Numbers</summary><div class=\"fold\">"
+    } else {
+        "<div class=\"scroll\">"
+    });
     let wordy = |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > 40));
     out.push_str("<table><thead><tr>");
     for column in &shown {
@@ -352,17 +381,32 @@ fn reproduce(out: &mut String, run: &Run, runs: usize) {
     row("disk", host.disk.clone());
     row("io_uring", host.io_uring.clone());
     row("steal while measuring", host.steal_percent.clone());
-    row("broker", format!("{} ({}), {} in the cluster, APIs {}", software(run), run.broker.address, run.broker.brokers, run.broker.api_fingerprint));
+    row(
+        "broker",
+        format!(
+            "{} ({}), {} in the cluster, APIs {}",
+            software(run),
+            run.broker.address,
+            run.broker.brokers,
+            run.broker.api_fingerprint
+        ),
+    );
     for (name, value) in &run.broker.settings {
         row(&format!("broker: {name}"), value.clone());
     }
     for (name, value) in &run.client {
         row(&format!("client: {name}"), value.clone());
     }
-    row("producers, consumers, groups", format!("{}, {}, {}", run.workload.producers, run.workload.consumers, run.workload.groups));
+    row(
+        "producers, consumers, groups",
+        format!("{}, {}, {}", run.workload.producers, run.workload.consumers, run.workload.groups),
+    );
     row("generator", format!("{} thread(s), {:.0} % busy", run.generator.threads, run.generator.busy_share * 100.0));
     row("seed", run.workload.seed.to_string());
-    row("measured", format!("{} s after {} s of warm-up", units::digits(run.results.seconds), run.workload.warmup_seconds));
+    row(
+        "measured",
+        format!("{} s after {} s of warm-up", units::digits(run.results.seconds), run.workload.warmup_seconds),
+    );
     for (name, count) in &run.results.errors_by_code {
         row(&format!("error: {name}"), units::grouped(*count));
     }
@@ -386,7 +430,13 @@ mod tests {
         let mut latencies = histogram();
         let mut random = fastrand::Rng::with_seed(4);
         (0..50_000).for_each(|_| latencies.saturating_record(800 + (random.f64().powi(8) * 20_000.0) as u64));
-        let mut run = Run { schema_version: 1, kind: "produce".to_owned(), label: label.to_owned(), ack_class: "written".to_owned(), ..Run::default() };
+        let mut run = Run {
+            schema_version: 1,
+            kind: "produce".to_owned(),
+            label: label.to_owned(),
+            ack_class: "written".to_owned(),
+            ..Run::default()
+        };
         run.ack.words = "on the device".to_owned();
         run.results.records_per_second = 123_456.0;
         run.results.bytes_per_second = 126_000_000.0;
@@ -394,11 +444,32 @@ mod tests {
         run.results.batches = Some(BatchFacts { fill: 0.9, linger_expired_share: Some(0.1), ..BatchFacts::default() });
         run.histograms.insert("response_us".to_owned(), encode(&latencies));
         run.series = (0..30)
-            .map(|t| Second { t, measured: t > 5, acked: 1000 + t, sent: 1000, p50_us: 900, p99_us: 5000, p999_us: 9000, max_us: 20_000, ..Second::default() })
+            .map(|t| Second {
+                t,
+                measured: t > 5,
+                acked: 1000 + t,
+                sent: 1000,
+                p50_us: 900,
+                p99_us: 5000,
+                p999_us: 9000,
+                max_us: 20_000,
+                ..Second::default()
+            })
             .collect();
         run.broker.cpu_ms_per_mb = Some(0.8);
-        run.ceilings = Some(CeilingFacts { before: Ceilings { disk_write_bytes_per_second: 5e8, ..Ceilings::default() }, ..CeilingFacts::default() });
-        run.load_curve = (1..10).map(|step| LoadPoint { offered: f64::from(step) * 1e4, p99_us: 1000, p50_us: 500, p999_us: 2000, ..LoadPoint::default() }).collect();
+        run.ceilings = Some(CeilingFacts {
+            before: Ceilings { disk_write_bytes_per_second: 5e8, ..Ceilings::default() },
+            ..CeilingFacts::default()
+        });
+        run.load_curve = (1..10)
+            .map(|step| LoadPoint {
+                offered: f64::from(step) * 1e4,
+                p99_us: 1000,
+                p50_us: 500,
+                p999_us: 2000,
+                ..LoadPoint::default()
+            })
+            .collect();
         run.search = vec![SearchPoint { rate: 1e4, p99_us: 900, sustained: true, ..SearchPoint::default() }];
         run.verdict.valid = true;
         run
@@ -411,7 +482,17 @@ mod tests {
             // The one address in it names the SVG language in downloads, which are base64 here.
             assert!(!page.contains(foreign), "{foreign}");
         }
-        for id in ["latency", "throughput", "latency-over-time", "percentiles", "load", "search", "batches", "cost", "ceilings"] {
+        for id in [
+            "latency",
+            "throughput",
+            "latency-over-time",
+            "percentiles",
+            "load",
+            "search",
+            "batches",
+            "cost",
+            "ceilings",
+        ] {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
         }
         assert!(page.contains("Acknowledgement class: written") && page.contains("123,456"));
@@ -437,7 +518,11 @@ mod tests {
         let mut other = run("kafka");
         other.ack_class = "page-cache".to_owned();
         let page = page(&[run("ringlog"), other]);
-        assert!(page.contains("page-cache and written") && page.contains("ringlog: acknowledged") && page.contains("kafka: acknowledged"));
+        assert!(
+            page.contains("page-cache and written")
+                && page.contains("ringlog: acknowledged")
+                && page.contains("kafka: acknowledged")
+        );
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub fn read_workload(text: &str) -> Result<OmbWorkload, String> {
         }
         let (key, value) = line.split_once([':', '=']).ok_or_else(|| at(format!("`{line}` is no `key: value`")))?;
         let (key, value) = (key.trim(), unquoted(value));
-        let number = || value.replace('_', "").parse::<u64>().map_err(|_| at(format!("`{value}` is no number for {key}")));
+        let number =
+            || value.replace('_', "").parse::<u64>().map_err(|_| at(format!("`{value}` is no number for {key}")));
         let small = || number().and_then(|number| u32::try_from(number).map_err(|_| at(format!("{key} is too large"))));
         let boolean = || match value {
             "true" => Ok(true),
@@ -90,7 +91,10 @@ pub fn read_workload(text: &str) -> Result<OmbWorkload, String> {
             "warmupDurationMinutes" => workload.warmup_minutes = Some(number()?),
             "consumerBacklogSizeGB" => {
                 if number()? != 0 {
-                    return Err(at("a backlog phase is not part of this tool; run `bench produce`, then `bench consume`".to_owned()));
+                    return Err(at(
+                        "a backlog phase is not part of this tool; run `bench produce`, then `bench consume`"
+                            .to_owned(),
+                    ));
                 }
             }
             // They shape the payload pool and the drain, not what is sent when.
@@ -131,20 +135,27 @@ pub fn result(run: &Run) -> Value {
     put("publishErrorRate", list(&measured, |second| second.errors as f64));
     put("consumeRate", list(&measured, |second| second.consumed as f64));
     put("backlog", list(&measured, |second| second.backlog as f64));
-    let spreads: [(&str, f64, fn(&Second) -> Option<Spread>); 3] = [
+    type Pick = fn(&Second) -> Option<Spread>;
+    let spreads: [(&str, f64, Pick); 3] = [
         ("publishLatency", 1e-3, |second| second.service_us),
         ("publishDelayLatency", 1.0, |second| second.publish_delay_us),
         ("endToEndLatency", 1e-3, |second| second.end_to_end_us),
     ];
     for (prefix, factor, spread) in spreads {
         for (index, suffix) in SPREAD_NAMES.iter().enumerate() {
-            let values: Vec<f64> =
-                measured.iter().filter_map(|second| spread(second)).map(|spread| spread[index] as f64 * factor).collect();
+            let values: Vec<f64> = measured
+                .iter()
+                .filter_map(|second| spread(second))
+                .map(|spread| spread[index] as f64 * factor)
+                .collect();
             put(&format!("{prefix}{suffix}"), json!(values));
         }
     }
-    let aggregates =
-        [("aggregatedPublishLatency", "service_us", 1e-3), ("aggregatedPublishDelayLatency", "publish_delay_us", 1.0), ("aggregatedEndToEndLatency", "end_to_end_us", 1e-3)];
+    let aggregates = [
+        ("aggregatedPublishLatency", "service_us", 1e-3),
+        ("aggregatedPublishDelayLatency", "publish_delay_us", 1.0),
+        ("aggregatedEndToEndLatency", "end_to_end_us", 1e-3),
+    ];
     for (prefix, name, factor) in aggregates {
         let histogram = run.histograms.get(name).and_then(|text| decode(text).ok());
         for (suffix, value) in SPREAD_NAMES.iter().zip(aggregate(histogram.as_ref())) {
@@ -196,7 +207,7 @@ mod tests {
         for (text, part) in [
             ("name: a\nflux: 3", "line 2"),
             ("topics: 5", "one topic"),
-            ("list:\n  - a", "line 2"),
+            ("name: a\n  - a", "line 2"),
             ("messageSize: big", "no number"),
             ("consumerBacklogSizeGB: 100", "backlog"),
         ] {
@@ -217,7 +228,15 @@ mod tests {
         assert_eq!(json["publishLatency99pct"], json!([1.0]));
         assert!((json["aggregatedPublishLatencyMax"].as_f64().unwrap() - 50.0).abs() < 0.1);
         assert!(json["aggregatedPublishLatencyQuantiles"].as_object().unwrap().len() > 2);
-        for name in ["consumeRate", "backlog", "publishErrorRate", "publishDelayLatency99pct", "endToEndLatencyAvg", "endToEndLatency95pct", "aggregatedEndToEndLatencyQuantiles"] {
+        for name in [
+            "consumeRate",
+            "backlog",
+            "publishErrorRate",
+            "publishDelayLatency99pct",
+            "endToEndLatencyAvg",
+            "endToEndLatency95pct",
+            "aggregatedEndToEndLatencyQuantiles",
+        ] {
             assert!(json.get(name).is_some(), "{name}");
         }
     }

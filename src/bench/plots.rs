@@ -85,7 +85,8 @@ impl HeatMap {
         const CELL: f64 = 40.0;
         let height = 20.0 + CELL * self.rows.len() as f64 + 52.0;
         let width = (WIDTH - LEFT - 20.0) / self.columns.len().max(1) as f64;
-        let known: Vec<f64> = self.cells.iter().flatten().flatten().copied().filter(|value| value.is_finite()).collect();
+        let known: Vec<f64> =
+            self.cells.iter().flatten().flatten().copied().filter(|value| value.is_finite()).collect();
         let low = known.iter().copied().fold(f64::INFINITY, f64::min);
         let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let log = low > 0.0 && high / low > 10.0;
@@ -280,7 +281,11 @@ mod tests {
             more_is_better: true,
         };
         let svg = forest("ratios", &[row(0.9, 1.1), row(1.1, 1.3), row(0.5, 0.7)], "Kafka", "Ringlog");
-        assert!(svg.contains("stroke:var(--soft)") && svg.contains("stroke:var(--good)") && svg.contains("stroke:var(--bad)"));
+        assert!(
+            svg.contains("stroke:var(--soft)")
+                && svg.contains("stroke:var(--good)")
+                && svg.contains("stroke:var(--bad)")
+        );
     }
 
     #[test]

@@ -45,7 +45,9 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
 /// Reads [`encode`]'s text. Errors: a sentence when it is not that.
 pub fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|_| "a histogram is not base64".to_owned())?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| format!("a histogram cannot be read: {error:?}"))
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|error| format!("a histogram cannot be read: {error:?}"))
 }
 
 /// The percentiles of a histogram; `None` when nothing was recorded.
@@ -145,16 +147,11 @@ impl Interval {
 }
 
 /// What one generator thread saw. Not shared: each thread has its own, and what is finished is sent on.
+#[derive(Default)]
 pub struct Recorder {
     index: u64,
     interval: Interval,
     finished: Vec<(u64, Interval)>,
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Self { index: 0, interval: Interval::default(), finished: Vec::new() }
-    }
 }
 
 impl Recorder {

@@ -104,7 +104,14 @@ enum Shape {
 
 impl Schedule {
     /// `None` for [`Rate::Max`], which has no intended times. `ramp_us` is how long a ramp takes; at its end the rate stays.
-    pub fn new(rate: Rate, arrival: Arrival, producers: u32, producer: u32, ramp_us: Micros, seed: u64) -> Option<Self> {
+    pub fn new(
+        rate: Rate,
+        arrival: Arrival,
+        producers: u32,
+        producer: u32,
+        ramp_us: Micros,
+        seed: u64,
+    ) -> Option<Self> {
         let share = 1e-6 / f64::from(producers);
         let shape = match rate {
             Rate::Max => return None,

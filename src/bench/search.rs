@@ -38,7 +38,14 @@ impl Search {
     /// Begins at `start` records per second, with a limit on latency, and ends when the answer is known within `precision`
     /// (0.05 is 5 %).
     pub fn new(start: f64, limit_us: f64, precision: f64) -> Self {
-        Self { limit_us, precision: precision.max(0.005), sustained: None, failed: None, next: start.max(1.0), steps: 0 }
+        Self {
+            limit_us,
+            precision: precision.max(0.005),
+            sustained: None,
+            failed: None,
+            next: start.max(1.0),
+            steps: 0,
+        }
     }
 
     /// The rate to try; `None` when the search is over.
@@ -125,7 +132,8 @@ mod tests {
 
     #[test]
     fn the_capacity_is_found_within_its_precision_from_above_and_below() {
-        for (capacity, start) in [(73_000.0, 1_000.0), (73_000.0, 1_000_000.0), (5.0, 50_000.0), (900_000.0, 100_000.0)] {
+        for (capacity, start) in [(73_000.0, 1_000.0), (73_000.0, 1_000_000.0), (5.0, 50_000.0), (900_000.0, 100_000.0)]
+        {
             let (answer, trials) = found(capacity, start);
             let answer = answer.unwrap();
             assert!(answer <= capacity && answer >= capacity / 1.051, "{answer} for {capacity}");

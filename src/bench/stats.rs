@@ -50,8 +50,11 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 /// positive are left out; `None` when none are left. One pair gives an interval of no width, which says nothing: ask for
 /// at least five.
 pub fn paired_ratio(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
-    let logs: Vec<f64> =
-        pairs.iter().filter(|(ours, theirs)| *ours > 0.0 && *theirs > 0.0).map(|(ours, theirs)| (ours / theirs).ln()).collect();
+    let logs: Vec<f64> = pairs
+        .iter()
+        .filter(|(ours, theirs)| *ours > 0.0 && *theirs > 0.0)
+        .map(|(ours, theirs)| (ours / theirs).ln())
+        .collect();
     let interval = bootstrap(&logs, seed, |values| values.iter().sum::<f64>() / values.len() as f64)?;
     Some(Interval { value: interval.value.exp(), low: interval.low.exp(), high: interval.high.exp() })
 }
@@ -121,7 +124,8 @@ mod tests {
     #[test]
     fn noise_around_one_shows_no_difference() {
         let mut random = fastrand::Rng::with_seed(5);
-        let pairs: Vec<(f64, f64)> = (0..10).map(|_| (90.0 + 20.0 * random.f64(), 90.0 + 20.0 * random.f64())).collect();
+        let pairs: Vec<(f64, f64)> =
+            (0..10).map(|_| (90.0 + 20.0 * random.f64(), 90.0 + 20.0 * random.f64())).collect();
         let ratio = paired_ratio(&pairs, 1).unwrap();
         assert_eq!(finding(&ratio), Finding::NoDifferenceShown, "{ratio:?}");
     }

@@ -139,8 +139,12 @@ impl Chart {
 
     /// The picture, to be put into a page with [`STYLE`].
     pub fn to_svg(&self) -> String {
-        let names: Vec<(&str, usize)> =
-            self.lines.iter().filter(|line| !line.points.is_empty()).map(|line| (line.name.as_str(), line.style)).collect();
+        let names: Vec<(&str, usize)> = self
+            .lines
+            .iter()
+            .filter(|line| !line.points.is_empty())
+            .map(|line| (line.name.as_str(), line.style))
+            .collect();
         let (legend, legend_height) = legend(&names);
         let top = TOP + legend_height;
         let all = || self.lines.iter().flat_map(|line| line.points.iter().copied());
@@ -163,7 +167,13 @@ impl Chart {
                     escape(name)
                 );
                 if right - left > 8.0 * name.len() as f64 {
-                    _ = write!(out, "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", left + 6.0, top + 14.0, escape(name));
+                    _ = write!(
+                        out,
+                        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                        left + 6.0,
+                        top + 14.0,
+                        escape(name)
+                    );
                 }
             }
         }
@@ -257,7 +267,11 @@ impl Chart {
         }
         if line.area {
             let floor = self.height - BOTTOM;
-            _ = write!(out, "<path class=\"a f{style}\" d=\"{path}L{:.1} {floor:.1}L{:.1} {floor:.1}Z\"/>", last.0, first.0);
+            _ = write!(
+                out,
+                "<path class=\"a f{style}\" d=\"{path}L{:.1} {floor:.1}L{:.1} {floor:.1}Z\"/>",
+                last.0, first.0
+            );
         }
         if !line.scattered {
             _ = write!(out, "<path class=\"l s{style}\" d=\"{path}\"/>");
@@ -276,7 +290,10 @@ impl Chart {
                 (self.x.format)(*a)
             ));
             let (class, radius) = if line.dots { (format!("d f{style}"), 4.5) } else { ("h".to_owned(), 7.0) };
-            _ = write!(out, "<circle class=\"{class}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"{radius}\"><title>{tooltip}</title></circle>");
+            _ = write!(
+                out,
+                "<circle class=\"{class}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"{radius}\"><title>{tooltip}</title></circle>"
+            );
             if !label.is_empty() {
                 let (anchor, shift) = if left > WIDTH * 0.8 { ("end", -9.0) } else { ("start", 9.0) };
                 _ = write!(
@@ -294,7 +311,9 @@ impl Chart {
 /// A picture that stands alone: to be downloaded.
 pub fn standalone(svg: &str) -> String {
     let (head, rest) = svg.split_once('>').unwrap_or((svg, ""));
-    format!("{head} xmlns=\"http://www.w3.org/2000/svg\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>{rest}")
+    format!(
+        "{head} xmlns=\"http://www.w3.org/2000/svg\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>{rest}"
+    )
 }
 
 /// The opening tag of a picture of [`WIDTH`] and `height`, named for those who cannot see it.
@@ -382,7 +401,8 @@ struct Placed {
 
 impl Placed {
     fn new(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64, ticks_wanted: usize) -> Self {
-        let values: Vec<f64> = values.filter(|value| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0)).collect();
+        let values: Vec<f64> =
+            values.filter(|value| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0)).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = match (axis.range, axis.scale) {
@@ -421,7 +441,11 @@ fn linear_ticks(low: f64, high: f64, wanted: usize, format: fn(f64) -> String) -
         return Vec::new();
     }
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough * 0.999).unwrap_or(10.0 * power);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough * 0.999)
+        .unwrap_or(10.0 * power);
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
     (first..=last).map(|count| (count as f64 * step, format(count as f64 * step))).collect()
@@ -452,7 +476,11 @@ mod tests {
     use super::*;
 
     fn chart() -> Chart {
-        let mut chart = Chart::new("A & B", Axis::linear("seconds", |value| format!("{value}")), Axis::log("µs", super::super::units::micros));
+        let mut chart = Chart::new(
+            "A & B",
+            Axis::linear("seconds", |value| format!("{value}")),
+            Axis::log("µs", super::super::units::micros),
+        );
         chart.lines.push(Line::new("p50 <quick>", 0, vec![(0.0, 100.0), (1.0, 1000.0), (2.0, 10.0)]));
         chart.lines.push(Line { dots: true, ..Line::new("p99", 1, vec![(0.0, 5000.0), (2.0, 50_000.0)]) });
         chart.bands.push((0.0, 1.0, "warm-up".to_owned()));
@@ -481,13 +509,19 @@ mod tests {
         well_formed(&standalone(&svg));
         assert!(svg.contains("aria-label=\"A &amp; B\"") && svg.contains("p50 &lt;quick&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        assert!(standalone(&svg).contains("xmlns=\"http://www.w3.org/2000/svg\"") && standalone(&svg).contains("prefers-color-scheme:dark"));
+        assert!(
+            standalone(&svg).contains("xmlns=\"http://www.w3.org/2000/svg\"")
+                && standalone(&svg).contains("prefers-color-scheme:dark")
+        );
     }
 
     #[test]
     fn empty_and_hostile_data_draw_no_nonsense() {
         let mut chart = chart();
-        chart.lines = vec![Line::new("none", 0, vec![]), Line::new("odd", 1, vec![(0.0, f64::NAN), (f64::INFINITY, -5.0), (1.0, 0.0)])];
+        chart.lines = vec![
+            Line::new("none", 0, vec![]),
+            Line::new("odd", 1, vec![(0.0, f64::NAN), (f64::INFINITY, -5.0), (1.0, 0.0)]),
+        ];
         let svg = chart.to_svg();
         well_formed(&svg);
         assert!(!svg.contains("NaN\"") && !svg.contains("cx=\"inf"), "{svg}");
@@ -496,8 +530,14 @@ mod tests {
     #[test]
     fn ticks_are_round_and_within_the_axis() {
         let texts = |ticks: Vec<(f64, String)>| ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        assert_eq!(texts(linear_ticks(0.0, 106.0, 6, |value| format!("{value}"))), ["0", "20", "40", "60", "80", "100"]);
-        let named: Vec<String> = texts(log_ticks(80.0, 12_000.0, |value| format!("{value}"))).into_iter().filter(|text| !text.is_empty()).collect();
+        assert_eq!(
+            texts(linear_ticks(0.0, 106.0, 6, |value| format!("{value}"))),
+            ["0", "20", "40", "60", "80", "100"]
+        );
+        let named: Vec<String> = texts(log_ticks(80.0, 12_000.0, |value| format!("{value}")))
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
         assert_eq!(named, ["100", "200", "500", "1000", "2000", "5000", "10000"]);
         assert!(linear_ticks(0.0, 0.0, 6, |_| String::new()).is_empty());
     }

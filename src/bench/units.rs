@@ -8,9 +8,8 @@ use std::time::Duration;
 /// Splits `12.5MiB` into its number and the letters behind it.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
-    let end = text
-        .find(|letter: char| !(letter.is_ascii_digit() || letter == '.' || letter == '_'))
-        .unwrap_or(text.len());
+    let end =
+        text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.' || letter == '_')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: f64 = number.replace('_', "").parse().ok()?;
     (number.is_finite() && number >= 0.0).then(|| (number, unit.trim().to_ascii_lowercase()))
@@ -79,7 +78,7 @@ pub fn parse_count(text: &str) -> Result<f64, String> {
 /// Three digits that count, and no exponent: `0.42`, `4.20`, `42.0`, `420`, `4200`.
 pub fn digits(value: f64) -> String {
     match value.abs() {
-        size if size == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         size if size < 0.001 => "<0.001".to_owned(),
         size if size < 1.0 => format!("{value:.3}"),
         size if size < 10.0 => format!("{value:.2}"),

@@ -60,7 +60,11 @@ impl Stamp {
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&head[..CHECKSUM_AT]), rest);
         let mut intended = [0; 8];
         intended.copy_from_slice(&head[8..16]);
-        let stamp = Value::from_bytes(head).map(|value| Stamp { run: word(16), value, intended_ns: u64::from_be_bytes(intended) });
+        let stamp = Value::from_bytes(head).map(|value| Stamp {
+            run: word(16),
+            value,
+            intended_ns: u64::from_be_bytes(intended),
+        });
         let whole = checksum == word(CHECKSUM_AT) && word(20) as usize == record.len();
         match stamp {
             Some(stamp) if whole && stamp.run == run => Read::Ours(stamp),
@@ -178,7 +182,10 @@ impl Verification {
             return format!("not verified: {}", self.note.as_deref().unwrap_or("switched off"));
         }
         let verdict = if self.is_clean() {
-            format!("{} acknowledged records read back: none lost, duplicated, reordered or altered", number(self.checked))
+            format!(
+                "{} acknowledged records read back: none lost, duplicated, reordered or altered",
+                number(self.checked)
+            )
         } else {
             let count = |count: u64, word: &str| (count > 0).then(|| format!("{} {word}", number(count)));
             let found = [
@@ -249,7 +256,9 @@ impl Ledger {
         let (producer, number) = (stamp.value.producer(), stamp.value.number());
         ledger.read.entry(producer).or_default().push(number, offset, 1);
         match ledger.order.last_mut() {
-            Some((last, run)) if *last == producer && run.end() == number && run.offset + run.count as i64 == offset => {
+            Some((last, run))
+                if *last == producer && run.end() == number && run.offset + run.count as i64 == offset =>
+            {
                 run.count += 1;
             }
             _ => ledger.order.push((producer, Run { number, offset, count: 1 })),
@@ -296,7 +305,9 @@ impl Ledger {
             verdict.checked += ledger.acked_records();
             verdict.corrupt += ledger.corrupt.len() as u64;
             for offset in ledger.corrupt.iter().take(EVIDENCE_MAX) {
-                verdict.evidence.push(format!("corrupt: offset {offset} of partition {partition} does not hold the bytes that were sent"));
+                verdict.evidence.push(format!(
+                    "corrupt: offset {offset} of partition {partition} does not hold the bytes that were sent"
+                ));
             }
             verdict.other += ledger.went_back;
             if !ledger.plainly_right() {
@@ -320,7 +331,10 @@ impl PartitionLedger {
     }
 
     fn acked_at(&self, offset: i64) -> bool {
-        self.acked.values().flat_map(|runs| &runs.0).any(|run| (run.offset..run.offset + run.count as i64).contains(&offset))
+        self.acked
+            .values()
+            .flat_map(|runs| &runs.0)
+            .any(|run| (run.offset..run.offset + run.count as i64).contains(&offset))
     }
 
     /// Both sides tell the same runs, each number once, offsets rising with them: no accusation is possible.
@@ -433,8 +447,13 @@ impl PartitionLedger {
         }
         let mut lost = 0;
         for (producer, acked) in &self.acked {
-            let read: BTreeMap<u64, u64> =
-                self.read.get(producer).into_iter().flat_map(|runs| &runs.0).map(|run| (run.number, run.end())).collect();
+            let read: BTreeMap<u64, u64> = self
+                .read
+                .get(producer)
+                .into_iter()
+                .flat_map(|runs| &runs.0)
+                .map(|run| (run.number, run.end()))
+                .collect();
             for run in &acked.0 {
                 let seen: u64 = (run.number..run.end())
                     .filter(|number| read.range(..=number).next_back().is_some_and(|(_, end)| end > number))
@@ -621,7 +640,12 @@ mod tests {
             }
             for (offset, (producer, number)) in log.iter().enumerate() {
                 let value = Value::new(*producer, *number);
-                let polled = Event::Polled { consumer: 0, partition: 0, offset: Offset::new(offset as i64).unwrap(), value: Some(value) };
+                let polled = Event::Polled {
+                    consumer: 0,
+                    partition: 0,
+                    offset: Offset::new(offset as i64).unwrap(),
+                    value: Some(value),
+                };
                 history.on_event(polled);
                 ledger.on_read(0, offset as i64, Read::Ours(Stamp { run: 1, value, intended_ns: 0 }));
             }

@@ -82,9 +82,7 @@ impl Sizes {
         match self {
             Self::Fixed(size) => *size as f64,
             Self::Uniform(low, high) => (*low as f64 + *high as f64) / 2.0,
-            Self::LogNormal { median, sigma, max } => {
-                (*median as f64 * (sigma * sigma / 2.0).exp()).min(*max as f64)
-            }
+            Self::LogNormal { median, sigma, max } => (*median as f64 * (sigma * sigma / 2.0).exp()).min(*max as f64),
             Self::Sample(sizes) => sizes.iter().map(|size| *size as f64).sum::<f64>() / sizes.len().max(1) as f64,
         }
     }
@@ -111,7 +109,9 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
 fn bounded(text: &str) -> Result<u64, String> {
     match units::parse_bytes(text)? {
         0 => Err("a record has at least one byte".to_owned()),
-        size if size > RECORD_BYTES_MAX => Err(format!("`{text}` is larger than the {} a record may have", units::size(RECORD_BYTES_MAX))),
+        size if size > RECORD_BYTES_MAX => {
+            Err(format!("`{text}` is larger than the {} a record may have", units::size(RECORD_BYTES_MAX)))
+        }
         size => Ok(size),
     }
 }
@@ -126,8 +126,9 @@ impl FromStr for Sizes {
         match distribution.split_once(':') {
             Some(("fixed", size)) => bounded(size).map(Self::Fixed),
             Some(("uniform", range)) => {
-                let (low, high) =
-                    range.split_once("..").ok_or("write dist:uniform:SMALLEST..LARGEST, such as dist:uniform:100..2KiB")?;
+                let (low, high) = range
+                    .split_once("..")
+                    .ok_or("write dist:uniform:SMALLEST..LARGEST, such as dist:uniform:100..2KiB")?;
                 let (low, high) = (bounded(low)?, bounded(high)?);
                 if low > high { Err(format!("`{range}` begins above its end")) } else { Ok(Self::Uniform(low, high)) }
             }
@@ -147,9 +148,15 @@ impl FromStr for Sizes {
                 if parts.next().is_some() {
                     return Err(HOW.to_owned());
                 }
-                if max < median { Err("the largest size is below the median".to_owned()) } else { Ok(Self::LogNormal { median, sigma, max }) }
+                if max < median {
+                    Err("the largest size is below the median".to_owned())
+                } else {
+                    Ok(Self::LogNormal { median, sigma, max })
+                }
             }
-            _ => Err(format!("`{text}` is no distribution; there are dist:uniform:A..B and dist:lognormal:MEDIAN,SIGMA[,LARGEST]")),
+            _ => Err(format!(
+                "`{text}` is no distribution; there are dist:uniform:A..B and dist:lognormal:MEDIAN,SIGMA[,LARGEST]"
+            )),
         }
     }
 }
@@ -225,7 +232,8 @@ impl Payload {
             }
             Self::Json => {
                 let words = vocabulary(random);
-                let word = |random: &mut fastrand::Rng| words[(random.f64().powi(2) * words.len() as f64) as usize].clone();
+                let word =
+                    |random: &mut fastrand::Rng| words[(random.f64().powi(2) * words.len() as f64) as usize].clone();
                 while bytes.len() < MATERIAL_BYTES {
                     let object = format!(
                         "{{\"id\":{},\"user\":\"{}-{}\",\"amount\":{}.{:02},\"currency\":\"{}\",\"status\":\"{}\",\"note\":\"{} {} {}\",\"ts\":17{:011}}}",
@@ -252,8 +260,8 @@ impl Payload {
 
 fn vocabulary(random: &mut fastrand::Rng) -> Vec<String> {
     const SYLLABLES: [&str; 24] = [
-        "ba", "con", "de", "er", "fi", "gra", "hu", "in", "jo", "ka", "lo", "men", "nu", "or", "pre", "qui", "ra", "sta", "ti", "un",
-        "ver", "wi", "xe", "yo",
+        "ba", "con", "de", "er", "fi", "gra", "hu", "in", "jo", "ka", "lo", "men", "nu", "or", "pre", "qui", "ra",
+        "sta", "ti", "un", "ver", "wi", "xe", "yo",
     ];
     (0..2000).map(|_| (0..random.usize(1..=4)).map(|_| SYLLABLES[random.usize(..SYLLABLES.len())]).collect()).collect()
 }
@@ -363,7 +371,8 @@ enum KeySource {
 impl Generator {
     /// For producer `producer` of the run.
     pub fn new(workload: &Workload, producer: u32) -> Self {
-        let mut random = fastrand::Rng::with_seed(workload.seed ^ u64::from(producer).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random =
+            fastrand::Rng::with_seed(workload.seed ^ u64::from(producer).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let material = workload.payload.material(&mut random);
         let keys = match workload.keys {
             Keys::None => KeySource::None,
@@ -427,7 +436,12 @@ mod tests {
         let workload = workload("dist:uniform:100..300", Payload::Random, "uniform:1000");
         let stream = |producer| {
             let mut generator = Generator::new(&workload, producer);
-            (0..50).map(|_| { let draft = generator.draft(); (draft.key, draft.value.to_vec()) }).collect::<Vec<_>>()
+            (0..50)
+                .map(|_| {
+                    let draft = generator.draft();
+                    (draft.key, draft.value.to_vec())
+                })
+                .collect::<Vec<_>>()
         };
         assert_eq!(stream(1), stream(1));
         assert_ne!(stream(1), stream(2));
@@ -456,7 +470,16 @@ mod tests {
 
     #[test]
     fn absurd_sizes_and_keys_are_refused_with_an_example() {
-        for text in ["0", "1TiB", "dist:uniform:10", "dist:uniform:10..5", "dist:lognormal:1k", "dist:lognormal:1k,9", "dist:lognormal:1k,1,10", "dist:pareto:1"] {
+        for text in [
+            "0",
+            "1TiB",
+            "dist:uniform:10",
+            "dist:uniform:10..5",
+            "dist:lognormal:1k",
+            "dist:lognormal:1k,9",
+            "dist:lognormal:1k,1,10",
+            "dist:pareto:1",
+        ] {
             assert!(text.parse::<Sizes>().is_err(), "{text}");
         }
         for text in ["uniform", "uniform:0", "zipf:10,-1", "zipf:99g", "some"] {
@@ -484,7 +507,8 @@ mod tests {
             let mut generator = Generator::new(&workload("1KiB", payload, "none"), 0);
             let mut sizes = [0.0; 2];
             for (codec, size) in [Codec::None, Codec::Zstd].into_iter().zip(&mut sizes) {
-                let options = BuilderOptions { codec, level: None, producer: None, transactional: false, control: false };
+                let options =
+                    BuilderOptions { codec, level: None, producer: None, transactional: false, control: false };
                 let mut builder = Builder::new(options);
                 (0..64).for_each(|_| builder.push(0, None, Some(generator.draft().value), &[]));
                 *size = builder.finish().len() as f64;
