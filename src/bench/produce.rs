@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 
 use super::clock::Clock;
 use super::plan::Plan;
+use super::recorder::BatchCounts;
 use super::schedule::{Micros, Rate, Schedule};
-use super::station::{BatchCounts, Station, Told};
+use super::station::{Station, Told};
 use super::target::BenchError;
 use super::timer::Timer;
 use super::verify::Stamp;
@@ -32,6 +33,10 @@ const BURST_US: Micros = 100;
 /// Above this rate of one thread, send times are rounded up to a tick they share: one wake-up for all producers.
 const TICK_ABOVE_RATE: f64 = 10_000.0;
 const TICK_US: Micros = 50;
+/// How often the client's counters are looked at.
+const COUNT_EVERY: Duration = Duration::from_millis(100);
+/// How long a sender sleeps at most when there is no room: an unknown topic rings no bell.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// How long records may take to be answered once sending has stopped.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -226,15 +231,30 @@ async fn produce(station: &Arc<Station>, io: Io, number: u32) -> Result<(), Benc
     };
     let ramp_us = u64::try_from((plan.warmup + plan.duration).as_micros()).unwrap_or(u64::MAX);
     let schedule = Schedule::new(plan.rate, plan.arrival, plan.producers, number, ramp_us, plan.workload.seed);
-    let before = sending.producer.metrics();
-    match schedule {
-        Some(schedule) => sending.open(schedule, tick(plan)).await?,
-        None => sending.closed().await?,
+    let counting = count_batches(station, clock, sending.producer.clone());
+    let sends = async {
+        match schedule {
+            Some(schedule) => sending.open(schedule, tick(plan)).await,
+            None => sending.closed().await,
+        }
+    };
+    tokio::select! {
+        sent = sends => sent?,
+        () = counting => {}
     }
     sending.drain().await;
-    let counted = counts(&before, &sending.producer.metrics());
-    station.sheet().batches.add(&counted);
     Ok(())
+}
+
+/// Writes down how the client's counters grow, second by second. Never ends.
+async fn count_batches(station: &Station, clock: Clock, producer: Producer) {
+    let mut before = producer.metrics();
+    loop {
+        tokio::time::sleep(COUNT_EVERY).await;
+        let after = producer.metrics();
+        station.sheet().recorder.on_batches(clock.now(), &counts(&before, &after));
+        before = after;
+    }
 }
 
 /// The grain of send times.
@@ -330,6 +350,7 @@ impl Loop {
     async fn wait_for_room(&self) -> bool {
         tokio::select! {
             () = self.sender.room.notified() => true,
+            () = tokio::time::sleep(ROOM_WAIT) => true,
             () = self.sender.station.stopped() => false,
         }
     }

@@ -50,36 +50,9 @@ pub(crate) struct Remains {
     pub(crate) seconds: Vec<(u64, Interval)>,
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) batches: BatchCounts,
     pub(crate) notes: Vec<String>,
     /// When the last record was acknowledged or read, microseconds of the run.
     pub(crate) last_us: u64,
-}
-
-/// Counters of the client, summed over producers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BatchCounts {
-    pub(crate) requests: u64,
-    pub(crate) batches: u64,
-    pub(crate) records: u64,
-    pub(crate) wire_bytes: u64,
-    pub(crate) raw_bytes: u64,
-    pub(crate) lingered: u64,
-    pub(crate) full: u64,
-    pub(crate) retries: u64,
-}
-
-impl BatchCounts {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.batches += other.batches;
-        self.records += other.records;
-        self.wire_bytes += other.wire_bytes;
-        self.raw_bytes += other.raw_bytes;
-        self.lingered += other.lingered;
-        self.full += other.full;
-        self.retries += other.retries;
-    }
 }
 
 /// What a thread writes down.
@@ -88,7 +61,6 @@ pub(crate) struct Sheet {
     pub(crate) recorder: Recorder,
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) batches: BatchCounts,
     pub(crate) notes: Vec<String>,
     pub(crate) last_us: u64,
 }
@@ -200,7 +172,6 @@ impl Station {
             seconds: sheet.recorder.finish(),
             ledger: sheet.ledger,
             errors: sheet.errors,
-            batches: sheet.batches,
             notes: sheet.notes,
             last_us: sheet.last_us,
         })));
