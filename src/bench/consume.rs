@@ -15,11 +15,17 @@ use super::reader::{FetchPlan, Met, Reader};
 use super::station::{Station, Told};
 use super::target::{BenchError, Cluster, client_settings};
 use super::verify::Stamp;
-use crate::client::{ConsumerSettings, Io, Settings as _};
+use crate::client::{Consumer, ConsumerError, ConsumerSettings, Io, Settings as _};
 use crate::config::client_rows::ClientRole;
 
 /// After the stop, readers go on until nothing came for two fetches, but no longer than this.
 const TAIL: Duration = Duration::from_secs(10);
+/// How long a group may take to deal out its partitions.
+const JOIN: Duration = Duration::from_secs(30);
+/// How long a member waits for records at a time.
+const POLL: Duration = Duration::from_millis(300);
+/// How long a member may take to leave.
+const CLOSE: Duration = Duration::from_secs(5);
 /// Empty fetches that end the tail.
 const TAIL_EMPTY: u32 = 2;
 
@@ -155,4 +161,68 @@ impl<'a> Tally<'a> {
         sheet.recorder.on_consumed(self.now, bytes as u64, age);
         sheet.last_us = sheet.last_us.max(self.now);
     }
+}
+
+/// Reads as a member of a group.
+async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), BenchError> {
+    let brief = &station.brief;
+    let plan = &brief.plan;
+    let group = format!("ringlog-bench-{:08x}-{}", brief.run, number / plan.consumers);
+    let topic = |error: ConsumerError| BenchError::Topic { topic: brief.topic.name.clone(), why: error.to_string() };
+    let mut consumer = Consumer::on(io, consumer_settings(plan, Some(&group))?);
+    consumer.subscribe([&brief.topic.name]).map_err(topic)?;
+    // Ready means dealt out: a rebalance is not what is measured. A member of a group larger than the topic gets nothing.
+    let ready = tokio::time::Instant::now() + JOIN;
+    let mut early = Vec::new();
+    while consumer.assignment().is_empty() && tokio::time::Instant::now() < ready {
+        early.extend(consumer.poll_batches(Duration::from_millis(100)).await.map_err(topic)?);
+    }
+    station.tell(Told::Ready);
+    let Some(clock) = station.started().await else { return Ok(()) };
+    let catching_up = plan.kind == Kind::Consume;
+    let (mut stopped_at, mut empty) = (None, 0);
+    loop {
+        let batches = if early.is_empty() {
+            tokio::select! {
+                polled = consumer.poll_batches(POLL) => polled.map_err(topic)?,
+                () = station.stopped(), if catching_up => break,
+            }
+        } else {
+            std::mem::take(&mut early)
+        };
+        let mut tally = Tally::new(station, clock);
+        for record in batches.iter().flat_map(|batch| batch.iter()) {
+            match record {
+                Ok(record) => tally.on_record(record.key, record.value),
+                Err(_) => station.sheet().on_error("damaged batch", 1),
+            }
+        }
+        if tally.over {
+            break;
+        }
+        empty = if batches.is_empty() { empty + 1 } else { 0 };
+        if catching_up && has_read_all(&consumer, &brief.ends) {
+            break;
+        }
+        if station.is_stopping() {
+            let since = *stopped_at.get_or_insert_with(|| clock.now());
+            let long = clock.now() - since > u64::try_from(TAIL.as_micros()).unwrap_or(u64::MAX);
+            if long || empty >= TAIL_EMPTY {
+                break;
+            }
+        }
+    }
+    consumer.close(CLOSE).await;
+    Ok(())
+}
+
+/// Whether a member stands at or past where each of its partitions ended when the run began.
+fn has_read_all(consumer: &Consumer, ends: &[i64]) -> bool {
+    let assignment = consumer.assignment();
+    !assignment.is_empty()
+        && assignment.iter().all(|partition| {
+            let end = usize::try_from(partition.partition.value()).ok().and_then(|index| ends.get(index));
+            let position = consumer.known_position(partition).map(|offset| offset.value());
+            end.is_some_and(|end| position.is_some_and(|position| position >= *end))
+        })
 }

@@ -11,15 +11,21 @@
 //! ```
 
 pub mod ack_class;
+pub mod assemble;
+pub mod broker_cost;
 pub mod ceilings;
 pub mod clock;
+mod consume;
 pub mod fail_if;
 pub mod figures;
 pub mod host;
 pub mod html;
+mod idle;
+pub mod load;
 pub mod omb;
 pub mod plan;
 pub mod plots;
+mod prebuilt;
 pub mod process;
 mod produce;
 mod reader;
@@ -30,9 +36,12 @@ pub mod search;
 mod station;
 pub mod stats;
 pub mod steady;
+mod storm;
 pub mod svg;
 pub mod target;
 mod timer;
 pub mod units;
 pub mod verify;
+mod wire;
+mod work;
 pub mod workload;

@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 use super::accumulator::{Accumulator, Due};
 use super::delivery::ProduceError;
 use super::error::metadata_is_stale;
-use super::lane::{Lane, Verdict};
 use super::outgoing::{Batch, Place};
+use super::sequences::{Sequences, Verdict};
 use crate::protocol::ErrorCode;
 use crate::types::{BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName};
 
@@ -144,7 +144,7 @@ pub(crate) struct Aftermath<W> {
 }
 
 #[derive(Default)]
-struct BrokerLane {
+struct BrokerState {
     in_flight: usize,
     not_before: Option<Instant>,
     /// Since when something ready for it could not be sent.
@@ -180,8 +180,8 @@ enum Identity {
 pub(crate) struct Sender<W> {
     settings: SenderSettings,
     random: fastrand::Rng,
-    lanes: Vec<Vec<Lane>>,
-    brokers: BTreeMap<BrokerId, BrokerLane>,
+    sequences: Vec<Vec<Sequences>>,
+    brokers: BTreeMap<BrokerId, BrokerState>,
     requests: Slab<InFlight<W>>,
     identity: Identity,
     fatal: Option<ErrorCode>,
@@ -210,7 +210,7 @@ impl<W> Sender<W> {
         Self {
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
-            lanes: Vec::new(),
+            sequences: Vec::new(),
             brokers: BTreeMap::new(),
             requests: Slab::new(),
             identity: Identity::Missing,
@@ -256,13 +256,13 @@ impl<W> Sender<W> {
         }
         if turn.requests.is_empty() {
             let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, lane) in &self.brokers {
-                if lane.in_flight >= self.settings.in_flight_max || lane.not_before.is_some_and(|until| until > now) {
+            for (broker, state) in &self.brokers {
+                if state.in_flight >= self.settings.in_flight_max || state.not_before.is_some_and(|until| until > now) {
                     busy.push(*broker);
                 }
                 let patience = self.settings.availability_timeout;
                 if !patience.is_zero()
-                    && lane.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
+                    && state.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
                 {
                     slow.push(*broker);
                 }
@@ -304,7 +304,7 @@ impl<W> Sender<W> {
                     Some(code) => ProduceError::Fatal { code },
                     None => timed_out(&batch, now),
                 };
-                self.lane(place).drop_waiting(&batch);
+                self.sequences_of(place).drop_waiting(&batch);
                 turn.done.push(done(queues, &mut batch, Err(error)));
                 queues.end(batch);
             }
@@ -351,17 +351,17 @@ impl<W> Sender<W> {
     fn may_send(&mut self, queues: &mut Accumulator<W>, place: Place, wants_identity: &mut bool) -> bool {
         let one_at_a_time = self.settings.in_flight_max == 1;
         if !self.settings.idempotent {
-            return !one_at_a_time || !self.lane(place).has_in_flight();
+            return !one_at_a_time || !self.sequences_of(place).has_in_flight();
         }
         let Identity::Given(id, epoch) = self.identity else {
             *wants_identity |= matches!(self.identity, Identity::Missing);
             return false;
         };
-        if self.lane(place).must_restart() {
-            if self.lane(place).has_in_flight() {
+        if self.sequences_of(place).must_restart() {
+            if self.sequences_of(place).has_in_flight() {
                 return false;
             }
-            let newer = if !self.lane(place).is_under(id, epoch) {
+            let newer = if !self.sequences_of(place).is_under(id, epoch) {
                 Some((id, epoch))
             } else {
                 // The last epoch is never used: brokers keep it for fencing.
@@ -375,15 +375,15 @@ impl<W> Sender<W> {
             };
             self.identity = Identity::Given(id, epoch);
             self.counts.restarts += 1;
-            self.lane(place).restart(id, epoch);
+            self.sequences_of(place).restart(id, epoch);
             for batch in queues.waiting_mut(place) {
                 batch.stamp = None;
                 batch.maybe_written = false;
             }
         }
-        let lane = self.lane(place);
-        lane.begin(id, epoch);
-        queues.front(place).is_some_and(|front| lane.may_send(front))
+        let sequences = self.sequences_of(place);
+        sequences.begin(id, epoch);
+        queues.front(place).is_some_and(|front| sequences.may_send(front))
     }
 
     /// Builds at most one request per broker. False when there was nothing to build.
@@ -403,18 +403,18 @@ impl<W> Sender<W> {
         let mut built = false;
         for broker in brokers {
             let in_flight_max = self.settings.in_flight_max;
-            let lane = self.brokers.entry(broker).or_default();
-            if let Some(until) = lane.not_before.filter(|until| *until > now) {
+            let state = self.brokers.entry(broker).or_default();
+            if let Some(until) = state.not_before.filter(|until| *until > now) {
                 earliest(&mut turn.wake_at, until);
-                lane.blocked_since.get_or_insert(now);
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            if lane.in_flight >= in_flight_max {
-                lane.blocked_since.get_or_insert(now);
+            if state.in_flight >= in_flight_max {
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            lane.blocked_since = None;
-            lane.in_flight += 1;
+            state.blocked_since = None;
+            state.in_flight += 1;
             let batches = self.take(queues, candidates, broker);
             built = true;
             turn.requests.push(self.requests.insert(InFlight { broker, batches }));
@@ -456,7 +456,7 @@ impl<W> Sender<W> {
             batch.not_before = None;
             batch.sent_to = Some(broker);
             let idempotent = self.settings.idempotent;
-            self.lane(candidate.place).on_sent(&mut batch, idempotent);
+            self.sequences_of(candidate.place).on_sent(&mut batch, idempotent);
             batches.push(batch);
         }
         batches.sort_unstable_by_key(|batch| batch.place);
@@ -472,13 +472,13 @@ impl<W> Sender<W> {
         now: Instant,
     ) -> Aftermath<W> {
         let InFlight { broker, batches } = self.requests.remove(id);
-        let lane = self.brokers.entry(broker).or_default();
-        lane.in_flight -= 1;
+        let state = self.brokers.entry(broker).or_default();
+        state.in_flight -= 1;
         let mut after = Aftermath { done: Vec::with_capacity(batches.len()), stale: SmallVec::new() };
         match outcome {
             Outcome::Answered { throttle, parts } => {
                 if !throttle.is_zero() {
-                    lane.not_before = Some(now + throttle);
+                    state.not_before = Some(now + throttle);
                 }
                 let mut parts = parts.into_iter();
                 for batch in batches {
@@ -498,7 +498,7 @@ impl<W> Sender<W> {
             }
             Outcome::Unanswered => {
                 for batch in batches {
-                    self.lane(batch.place).on_resolved(&batch);
+                    self.sequences_of(batch.place).on_resolved(&batch);
                     let written = Written { base_offset: None, append_time: None };
                     finish(batch, Ok(written), queues, &mut after);
                 }
@@ -545,7 +545,7 @@ impl<W> Sender<W> {
         let PartAnswer { code, message, written } = part;
         match code {
             ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
-                self.lane(batch.place).on_resolved(&batch);
+                self.sequences_of(batch.place).on_resolved(&batch);
                 let written = if code.is_error() { Written { base_offset: None, ..written } } else { written };
                 return finish(batch, Ok(written), queues, after);
             }
@@ -558,7 +558,7 @@ impl<W> Sender<W> {
         if metadata_is_stale(code) {
             note(&mut after.stale, batch.place.topic);
         }
-        let verdict = self.lane(batch.place).judge(&mut batch, code);
+        let verdict = self.sequences_of(batch.place).judge(&mut batch, code);
         match verdict {
             Verdict::Retry => self.retry(batch, queues, now, after),
             Verdict::Fail => {
@@ -580,7 +580,7 @@ impl<W> Sender<W> {
         let form = *queues.form();
         let ordinal = batch.ordinal;
         let parts = batch.split(&form);
-        self.lane(place).on_split(ordinal, &parts);
+        self.sequences_of(place).on_split(ordinal, &parts);
         queues.requeue_parts(raw_bytes, parts);
     }
 
@@ -594,7 +594,7 @@ impl<W> Sender<W> {
             return self.give_up(batch, error, queues, after);
         }
         batch.not_before = Some(now + self.backoff(batch.attempts));
-        self.lane(batch.place).on_waiting();
+        self.sequences_of(batch.place).on_waiting();
         queues.requeue(batch);
     }
 
@@ -606,7 +606,7 @@ impl<W> Sender<W> {
     }
 
     fn give_up(&mut self, batch: Batch<W>, error: ProduceError, queues: &mut Accumulator<W>, after: &mut Aftermath<W>) {
-        self.lane(batch.place).on_failed(&batch);
+        self.sequences_of(batch.place).on_failed(&batch);
         finish(batch, Err(error), queues, after);
     }
 
@@ -628,8 +628,8 @@ impl<W> Sender<W> {
 
     /// A topic was made again under its name: nothing sent to the old one counts.
     pub(crate) fn on_recreated(&mut self, topic: u32) {
-        if let Some(lanes) = self.lanes.get_mut(topic as usize) {
-            lanes.iter_mut().for_each(Lane::on_recreated);
+        if let Some(partitions) = self.sequences.get_mut(topic as usize) {
+            partitions.iter_mut().for_each(Sequences::on_recreated);
         }
     }
 
@@ -639,7 +639,7 @@ impl<W> Sender<W> {
         for place in queues.active().to_vec() {
             while let Some(mut batch) = queues.pop(place) {
                 let maybe_written = batch.maybe_written;
-                self.lane(place).drop_waiting(&batch);
+                self.sequences_of(place).drop_waiting(&batch);
                 told.push(done(queues, &mut batch, Err(ProduceError::Closed { maybe_written })));
                 queues.end(batch);
             }
@@ -653,16 +653,16 @@ impl<W> Sender<W> {
         told
     }
 
-    fn lane(&mut self, place: Place) -> &mut Lane {
+    fn sequences_of(&mut self, place: Place) -> &mut Sequences {
         let (topic, partition) = (place.topic as usize, place.partition as usize);
-        if self.lanes.len() <= topic {
-            self.lanes.resize_with(topic + 1, Vec::new);
+        if self.sequences.len() <= topic {
+            self.sequences.resize_with(topic + 1, Vec::new);
         }
-        let lanes = &mut self.lanes[topic];
-        if lanes.len() <= partition {
-            lanes.resize_with(partition + 1, Lane::default);
+        let partitions = &mut self.sequences[topic];
+        if partitions.len() <= partition {
+            partitions.resize_with(partition + 1, Sequences::default);
         }
-        &mut lanes[partition]
+        &mut partitions[partition]
     }
 
     /// What must hold between any two calls; for tests.
@@ -670,10 +670,10 @@ impl<W> Sender<W> {
     pub(crate) fn check(&self, queues: &Accumulator<W>) {
         let batches = || self.requests.iter().flat_map(|(_, request)| &request.batches);
         queues.check(batches().map(Batch::raw_bytes).sum(), batches().count() as u64);
-        for (broker, lane) in &self.brokers {
-            assert!(lane.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", lane.in_flight);
+        for (broker, state) in &self.brokers {
+            assert!(state.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", state.in_flight);
         }
-        self.lanes.iter().flatten().for_each(Lane::check);
+        self.sequences.iter().flatten().for_each(Sequences::check);
     }
 }
 
@@ -721,3 +721,8 @@ fn timed_out<W>(batch: &Batch<W>, now: Instant) -> ProduceError {
         }),
     }
 }
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
