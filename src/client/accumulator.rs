@@ -31,6 +31,8 @@ const RATIO_MIN: f32 = 1.0 / 32.0;
 /// Steps of that estimate, as Kafka's: down slowly, up fast, since a batch too large is refused.
 const RATIO_STEP_DOWN: f32 = 0.005;
 const RATIO_STEP_UP: f32 = 0.05;
+/// Smaller batches say nothing of larger ones: a codec's own framing outweighs what it saves on a record or two.
+const RATIO_SAMPLE_BYTES_MIN: usize = 1024;
 /// Buffers kept for the next batches, at most.
 const SPARE_BUFFERS_MAX: usize = 1024;
 
@@ -616,7 +618,9 @@ impl<W> Accumulator<W> {
                 self.unfinished.remove(at);
             }
         }
+        let telling = RATIO_SAMPLE_BYTES_MIN.min(self.settings.form.batch_bytes / 2);
         if self.settings.form.codec != Codec::None
+            && batch.raw_bytes() >= telling
             && let Some(ratio) = batch.ratio()
         {
             let estimate = &mut self.topics[batch.place.topic as usize].ratio;

@@ -526,6 +526,10 @@ impl<W> Sender<W> {
         batch.maybe_written |= maybe_written;
         batch.trouble = Some(why.into());
         note(&mut after.stale, batch.place.topic);
+        if !maybe_written {
+            // Nothing was sent: `retries` are not for brokers that cannot be reached, `delivery.timeout.ms` is.
+            batch.attempts -= 1;
+        }
         if retriable {
             self.retry(batch, queues, now, after);
         } else {
@@ -631,6 +635,11 @@ impl<W> Sender<W> {
         if let Some(partitions) = self.sequences.get_mut(topic as usize) {
             partitions.iter_mut().for_each(Sequences::on_recreated);
         }
+    }
+
+    /// Who has requests to answer.
+    pub(crate) fn brokers_in_flight(&self) -> impl Iterator<Item = BrokerId> {
+        self.brokers.iter().filter(|(_, state)| state.in_flight > 0).map(|(broker, _)| *broker)
     }
 
     /// Fails everything that is queued or in flight; what is in flight stays until it is answered.

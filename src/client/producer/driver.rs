@@ -5,6 +5,7 @@
 //! producer was closed and nothing is left, or at the closing deadline.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ struct Driver {
     spare_buffers: RefCell<Vec<BytesMut>>,
     spare_waiters: RefCell<Vec<Vec<Waiter>>>,
     touched: Cell<Instant>,
+    /// Topics that are asked about for `try_send`.
+    asking: RefCell<BTreeSet<TopicName>>,
 }
 
 /// The life of a producer.
@@ -68,6 +71,7 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
         spare_buffers: RefCell::default(),
         spare_waiters: RefCell::default(),
         touched: Cell::new(Instant::now()),
+        asking: RefCell::default(),
     });
     let mut changes = driver.network.on_metadata_change();
     loop {
@@ -104,7 +108,10 @@ impl Driver {
                 (turn, asked, closing, wake_at)
             };
             for wish in asked {
-                spawn_local(Rc::clone(self).ask(wish));
+                // A program that tries again and again is one wish.
+                if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
+                    spawn_local(Rc::clone(self).ask(wish));
+                }
             }
             if turn.wants_identity {
                 self.sender.borrow_mut().on_identity_asked();
@@ -132,6 +139,9 @@ impl Driver {
                         self.sender.borrow_mut().abort(&mut core.queues)
                     };
                     self.tell(left);
+                    for broker in self.sender.borrow().brokers_in_flight() {
+                        self.network.disconnect(broker, "the producer was closed");
+                    }
                     return None;
                 }
             }
@@ -378,9 +388,10 @@ impl Driver {
             tokio::time::sleep(wait).await;
             self.network.invalidate(&topic);
         };
-        if let Some(tell) = tell {
+        match tell {
             // Nobody waits any more: then nobody needs to know.
-            _ = tell.send(outcome);
+            Some(tell) => _ = tell.send(outcome),
+            None => _ = self.asking.borrow_mut().remove(&topic),
         }
         self.shared.bell.notify_one();
     }

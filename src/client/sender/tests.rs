@@ -171,6 +171,23 @@ fn what_is_over_its_time_fails_queued_or_in_flight_and_is_told_once() {
 }
 
 #[test]
+fn a_broker_that_cannot_be_reached_uses_up_no_retries() {
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.retries = 0;
+    rig.put(0, 300);
+    let lost = |maybe_written| Outcome::Lost { maybe_written, retriable: true, why: "gone".into() };
+    for _ in 0..3 {
+        let id = rig.poll().requests[0];
+        let after = rig.sender.on_outcome(id, lost(false), &mut rig.queues, rig.now);
+        assert!(after.done.is_empty());
+        rig.now += 20 * MS;
+    }
+    let id = rig.poll().requests[0];
+    let after = rig.sender.on_outcome(id, lost(true), &mut rig.queues, rig.now);
+    assert!(matches!(after.done[0].result, Err(ProduceError::TimedOut { attempts: 1, maybe_written: true, .. })));
+}
+
+#[test]
 fn a_throttled_broker_is_left_alone() {
     let mut rig = Rig::new(false, 5);
     rig.put(0, 300);
