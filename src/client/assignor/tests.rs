@@ -158,9 +158,10 @@ fn every_partition_goes_to_one_subscriber_evenly_and_stays_where_it_can() {
             one
         };
         let mut members: Vec<Member> = (0..random.usize(1..6)).map(|index| member_of(index, &mut random)).collect();
+        let mut joined = members.len();
         for assignor in Assignor::ALL {
             let mut generation = 0;
-            for round in 0..6 {
+            for _ in 0..6 {
                 let dealt = assignor.assign(&there, &members);
                 check(&there, &members, &dealt, assignor, seed);
                 let mut shuffled = members.clone();
@@ -189,7 +190,10 @@ fn every_partition_goes_to_one_subscriber_evenly_and_stays_where_it_can() {
                 }
                 match random.u8(..3) {
                     0 if members.len() > 1 => _ = members.remove(random.usize(..members.len())),
-                    1 => members.push(member_of(100 + round, &mut random)),
+                    1 => {
+                        joined += 1;
+                        members.push(member_of(joined, &mut random));
+                    }
                     _ => there.get_mut(names[random.usize(..names.len())]).unwrap().push(BTreeSet::new()),
                 }
             }
