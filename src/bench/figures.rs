@@ -39,6 +39,15 @@ impl Table {
         Self { head: head.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
+    /// Columns as rows: for few things with many facts each.
+    fn turned(self) -> Self {
+        let head = std::iter::once(String::new()).chain(self.rows.iter().map(|row| row[0].clone())).collect();
+        let rows = (1..self.head.len()).map(|column| {
+            std::iter::once(self.head[column].clone()).chain(self.rows.iter().map(|row| row[column].clone())).collect()
+        });
+        Self { head, rows: rows.collect() }
+    }
+
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
@@ -48,8 +57,9 @@ impl Table {
 /// How a run is called in legends.
 pub fn name_of(run: &Run, runs: usize) -> String {
     match (run.label.is_empty(), runs) {
+        // The only run needs no name beside its numbers.
+        (_, 1) => String::new(),
         (false, _) => run.label.clone(),
-        (true, 1) => String::new(),
         (true, _) => format!("{} {}", run.kind, run.started_at),
     }
 }
@@ -100,7 +110,8 @@ fn percentile_table(runs: &[Run]) -> Option<Figure> {
     let mut table = Table::new(&["latency", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean", "count"]);
     for run in runs {
         for (name, _, percentiles) in latencies(run) {
-            let Some(all) = percentiles else { continue };
+            // A closed loop is never late: zeros would only look like numbers.
+            let Some(all) = percentiles.filter(|all| all.max > 0) else { continue };
             let micros = |value: u64| units::micros(value as f64);
             table.row(vec![
                 prefixed(run, runs.len(), name),
@@ -469,7 +480,7 @@ fn batch_anatomy(runs: &[Run]) -> Option<Figure> {
         title: "Batch anatomy".to_owned(),
         caption: "What the client made of the records. Full batches cost the broker least; batches that leave for linger alone say that a longer linger would fill them, at the price of waiting.".to_owned(),
         svg: bars("Batch fill", &rows, Some(1.0)),
-        table,
+        table: table.turned(),
     })
 }
 
@@ -539,7 +550,7 @@ fn costs(runs: &[Run]) -> Option<Figure> {
         title: "What it cost".to_owned(),
         caption: "Processor time per megabyte of records. Throughput on one machine is a race of clients and disks; this number is the broker's own.".to_owned(),
         svg: bars("Processor time per megabyte", &rows, None),
-        table,
+        table: table.turned(),
     })
 }
 

@@ -435,6 +435,16 @@ impl Placed {
     }
 }
 
+/// `50.0 k` as `50 k`: ticks are round, and their digits are noise.
+fn without_zeros(text: String) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    if !number.contains('.') {
+        return text;
+    }
+    let number = number.trim_end_matches('0').trim_end_matches('.');
+    if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
+}
+
 fn linear_ticks(low: f64, high: f64, wanted: usize, format: fn(f64) -> String) -> Vec<(f64, String)> {
     let rough = (high - low) / wanted as f64;
     if rough <= 0.0 || !rough.is_finite() {
@@ -448,7 +458,7 @@ fn linear_ticks(low: f64, high: f64, wanted: usize, format: fn(f64) -> String) -
         .unwrap_or(10.0 * power);
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
-    (first..=last).map(|count| (count as f64 * step, format(count as f64 * step))).collect()
+    (first..=last).map(|count| (count as f64 * step, without_zeros(format(count as f64 * step)))).collect()
 }
 
 fn log_ticks(low: f64, high: f64, format: fn(f64) -> String) -> Vec<(f64, String)> {
@@ -463,7 +473,7 @@ fn log_ticks(low: f64, high: f64, format: fn(f64) -> String) -> Vec<(f64, String
             }
             let named = factor == 1 || (decades < 2.5 && (factor == 2 || factor == 5));
             if named || decades < 3.5 {
-                ticks.push((value, if named { format(value) } else { String::new() }));
+                ticks.push((value, if named { without_zeros(format(value)) } else { String::new() }));
             }
         }
         power *= 10.0;
