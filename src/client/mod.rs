@@ -10,13 +10,17 @@
 //! admin      topics, settings, groups, offsets, records
 //! ```
 
+pub mod admin;
 pub mod cluster;
 pub(crate) mod connection;
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fake_broker;
 pub mod io;
 pub(crate) mod network;
 pub mod settings;
 
+pub use admin::{Admin, BlockingAdmin};
 pub use error::{CallError, ClientError};
 pub use io::Io;
 pub use settings::{AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings, Settings};
