@@ -348,6 +348,9 @@ mod tests {
         assert_eq!(judge(&cluster(true), &[]).fenced_brokers, [1]);
         let sick = judge(&cluster(false), &[topic(None, vec![1])]);
         assert!(!sick.healthy);
-        assert_eq!((sick.leaderless_partitions, sick.under_replicated_partitions), (vec!["t-0".to_owned()], vec!["t-0".to_owned()]));
+        assert_eq!(
+            (sick.leaderless_partitions, sick.under_replicated_partitions),
+            (vec!["t-0".to_owned()], vec!["t-0".to_owned()])
+        );
     }
 }

@@ -74,7 +74,9 @@ struct DescribeArgs {
 
 /// Sets settings.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  ringlog configs set topic orders retention.ms=7d\n  ringlog configs set broker-default log.cleaner.threads=2")]
+#[command(
+    after_help = "Example:\n  ringlog configs set topic orders retention.ms=7d\n  ringlog configs set broker-default log.cleaner.threads=2"
+)]
 struct SetArgs {
     /// Whose
     #[arg(value_enum)]
@@ -267,7 +269,11 @@ fn describe(admin: &BlockingAdmin, args: &DescribeArgs, output: Output, out: &mu
         let head: &[&str] = &["SETTING", "VALUE", "FROM", "READ-ONLY", "TYPE"];
         let mut table = Table::new(&head[..if output == Output::Wide { 5 } else { 3 }]);
         for entry in &resource.configs {
-            let value = if entry.sensitive { "*****".to_owned() } else { entry.value.clone().unwrap_or_else(|| "null".to_owned()) };
+            let value = if entry.sensitive {
+                "*****".to_owned()
+            } else {
+                entry.value.clone().unwrap_or_else(|| "null".to_owned())
+            };
             let mut cells = vec![entry.name.clone(), value, entry.source.name().to_owned()];
             if output == Output::Wide {
                 cells.push(if entry.read_only { "yes" } else { "no" }.to_owned());

@@ -17,8 +17,8 @@ use super::problems;
 use super::serve_args::key_value;
 use super::show::nearest;
 use super::{EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Failure};
-use crate::client::settings::HostPort;
 use crate::client::admin::{Admin, BlockingAdmin};
+use crate::client::settings::HostPort;
 use crate::client::{AdminSettings, CallError, ClientError, Settings};
 use crate::config::{Problem, Severity};
 
@@ -258,9 +258,9 @@ pub(super) fn exit_code_of(error: &anyhow::Error) -> u8 {
 /// The exit code of a client's failure: unreachable and late are told apart from refusals.
 pub(super) fn code_of(error: &ClientError) -> u8 {
     match error {
-        ClientError::Call(
-            CallError::Connect { .. } | CallError::Disconnected { .. } | CallError::TimedOut { .. },
-        ) => EXIT_UNREACHABLE,
+        ClientError::Call(CallError::Connect { .. } | CallError::Disconnected { .. } | CallError::TimedOut { .. }) => {
+            EXIT_UNREACHABLE
+        }
         ClientError::TimedOut { last: Some(last), .. } if last.code().is_some() => EXIT_FAILED,
         ClientError::TimedOut { .. } => EXIT_UNREACHABLE,
         ClientError::Misuse(_) => EXIT_USAGE,

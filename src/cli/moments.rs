@@ -37,7 +37,9 @@ pub(super) fn parse_moment(text: &str, now: TimestampMs, zone: &TimeZone) -> Res
 }
 
 fn not_a_moment(text: &str) -> String {
-    format!("{text:?} is no point in time: write 2026-01-31T10:00, 2026-01-31, milliseconds since 1970, or -1h for an hour ago")
+    format!(
+        "{text:?} is no point in time: write 2026-01-31T10:00, 2026-01-31, milliseconds since 1970, or -1h for an hour ago"
+    )
 }
 
 /// Reads a duration in milliseconds: `500ms`, `10s`, `5m`, `1h30m`, `2d`, `PT1H30M`, `P1DT2H`. A day has 24 hours.

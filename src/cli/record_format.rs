@@ -110,7 +110,8 @@ impl Format {
             rest = &rest[letter.len_utf8()..];
             match letter {
                 '%' => {
-                    let token = rest.chars().next().ok_or("the format ends with a lone %: write %% for a percent sign")?;
+                    let token =
+                        rest.chars().next().ok_or("the format ends with a lone %: write %% for a percent sign")?;
                     rest = &rest[token.len_utf8()..];
                     let modifier = take_modifier(&mut rest).map_err(|why| format!("at {at}: {why}"))?;
                     match part(token, modifier).map_err(|why| format!("at {at}: %{token}: {why}"))? {
@@ -275,7 +276,8 @@ fn bytes_as(modifier: Option<&str>) -> Result<BytesAs, String> {
 
 fn number_as(modifier: Option<&str>) -> Result<NumberAs, String> {
     let Some(name) = modifier else { return Ok(NumberAs::Digits) };
-    let wrong = || format!("no modifier {{{name}}}: {{hex}}, {{big8}} to {{big64}} and {{little8}} to {{little64}} are");
+    let wrong =
+        || format!("no modifier {{{name}}}: {{hex}}, {{big8}} to {{big64}} and {{little8}} to {{little64}} are");
     let bytes = |bits: &str| match bits {
         "8" => Ok(1),
         "16" => Ok(2),

@@ -138,7 +138,10 @@ impl Cutter {
         self.used = 0;
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() > RECORD_BYTES_MAX {
-            return Err(format!("record {} is longer than {RECORD_BYTES_MAX} bytes: is its delimiter right?", self.count + 1));
+            return Err(format!(
+                "record {} is longer than {RECORD_BYTES_MAX} bytes: is its delimiter right?",
+                self.count + 1
+            ));
         }
         Ok(())
     }
@@ -151,9 +154,8 @@ impl Cutter {
         }
         let number = self.count + 1;
         let cut = match &self.input {
-            Input::Lines { record_end, key_end, empty_is_null } => {
-                line(rest, record_end, end).map(|(line, used)| (Ok(keyed(line, key_end.as_deref(), *empty_is_null)), used))
-            }
+            Input::Lines { record_end, key_end, empty_is_null } => line(rest, record_end, end)
+                .map(|(line, used)| (Ok(keyed(line, key_end.as_deref(), *empty_is_null)), used)),
             Input::Json => line(rest, b"\n", end).map(|(line, used)| (from_json(line), used)),
             Input::Fields(fields) => read_fields(rest, fields, end),
         };
@@ -396,7 +398,9 @@ mod tests {
 
     #[test]
     fn wrong_formats_and_wrong_input_are_refused() {
-        for (format, wanted) in [("%k%v", "nothing stands before %v"), ("abc", "reads nothing"), ("%q", "cannot be read")] {
+        for (format, wanted) in
+            [("%k%v", "nothing stands before %v"), ("abc", "reads nothing"), ("%q", "cannot be read")]
+        {
             assert!(parse_fields(format).unwrap_err().contains(wanted), "{format}");
         }
         let fields = parse_fields("%p %v\\n").unwrap();
@@ -420,7 +424,9 @@ mod tests {
             }]
         );
         assert_eq!(cut_all(Input::Json, b"{\"payload\":{\"a\":1}}\n").unwrap(), [record(None, Some("{\"a\":1}"))]);
-        for (wrong, wanted) in [("[]", "an object"), ("{", "no JSON"), ("{\"colour\":1}", "colour"), ("{\"ts\":\"x\"}", "timestamp")] {
+        for (wrong, wanted) in
+            [("[]", "an object"), ("{", "no JSON"), ("{\"colour\":1}", "colour"), ("{\"ts\":\"x\"}", "timestamp")]
+        {
             assert!(cut_all(Input::Json, wrong.as_bytes()).unwrap_err().contains(wanted), "{wrong}");
         }
     }

@@ -24,7 +24,15 @@ pub(super) enum Output {
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(super) struct OutputArgs {
     /// How results are written
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value_t, global = true, help_heading = "Output")]
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        global = true,
+        help_heading = "Output"
+    )]
     pub(super) output: Output,
 }
 

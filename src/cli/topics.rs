@@ -70,7 +70,9 @@ struct ListArgs {
 
 /// Creates topics.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  ringlog topics create orders payments -p 12 -c cleanup.policy=compact --if-not-exists")]
+#[command(
+    after_help = "Example:\n  ringlog topics create orders payments -p 12 -c cleanup.policy=compact --if-not-exists"
+)]
 struct CreateArgs {
     /// Their names
     #[arg(required = true, value_name = "NAME")]
@@ -164,7 +166,9 @@ struct AddPartitionsArgs {
 
 /// Deletes the records of a topic before an offset or a moment.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  ringlog topics trim orders --before @2026-01-01\n  ringlog topics trim orders -p 0 --before 1000")]
+#[command(
+    after_help = "Example:\n  ringlog topics trim orders --before @2026-01-01\n  ringlog topics trim orders -p 0 --before 1000"
+)]
 struct TrimArgs {
     /// The topic
     name: String,
@@ -375,14 +379,14 @@ fn described<'t>(admin: &BlockingAdmin, topic: &'t TopicDescription) -> Result<D
     let find = |offsets: &[crate::client::admin::ListedOffset], partition| {
         offsets.iter().find(|one| one.partition == partition).and_then(|one| one.offset)
     };
-    let offsets = topic
-        .partitions
-        .iter()
-        .map(|one| (find(&starts, one.partition), find(&ends, one.partition)))
-        .collect();
+    let offsets =
+        topic.partitions.iter().map(|one| (find(&starts, one.partition), find(&ends, one.partition))).collect();
     let configs = admin.describe_configs(vec![ConfigResource::topic(topic.name.as_str())], None)?;
     let configs = configs.into_iter().flat_map(|resource| resource.configs).filter(|entry| {
-        matches!(entry.source, ConfigSource::DynamicTopic | ConfigSource::DynamicDefaultBroker | ConfigSource::StaticBroker)
+        matches!(
+            entry.source,
+            ConfigSource::DynamicTopic | ConfigSource::DynamicDefaultBroker | ConfigSource::StaticBroker
+        )
     });
     let configs = configs.map(|entry| (entry.name, entry.value.unwrap_or_default(), entry.source.name())).collect();
     Ok(Described { topic, offsets, configs })
@@ -402,7 +406,8 @@ impl Described<'_> {
                 "high_watermark": end,
             })
         });
-        let configs = self.configs.iter().map(|(name, value, source)| json!({"name": name, "value": value, "source": source}));
+        let configs =
+            self.configs.iter().map(|(name, value, source)| json!({"name": name, "value": value, "source": source}));
         json!({
             "name": self.topic.name,
             "id": self.topic.id,
@@ -421,8 +426,17 @@ impl Described<'_> {
         if topic.internal {
             writeln!(out, "INTERNAL    yes")?;
         }
-        let head: &[&str] =
-            &["#PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "#LOG-START", "#HIGH-WATERMARK", "#RECORDS", "OFFLINE"];
+        let head: &[&str] = &[
+            "#PARTITION",
+            "LEADER",
+            "EPOCH",
+            "REPLICAS",
+            "IN-SYNC",
+            "#LOG-START",
+            "#HIGH-WATERMARK",
+            "#RECORDS",
+            "OFFLINE",
+        ];
         let mut table = Table::new(&head[..if wide { 9 } else { 7 }]);
         for (one, (start, end)) in topic.partitions.iter().zip(&self.offsets) {
             let mut cells = vec![
@@ -476,7 +490,9 @@ fn alter(
                     connect.say(format_args!("topic {}: {done}", one.resource.name));
                 }
             }
-            Some(error) => tally.failed(&format!("topic {}", one.resource.name), with_hint(admin, &one.resource.name, error)),
+            Some(error) => {
+                tally.failed(&format!("topic {}", one.resource.name), with_hint(admin, &one.resource.name, error))
+            }
         }
     }
     if output == Output::Json {
@@ -630,5 +646,7 @@ fn places(
     let asked = partitions.iter().map(|one| (topic.to_owned(), *one, OffsetSpec::Timestamp(moment))).collect();
     let found = admin.list_offsets(asked, false)?.into_iter();
     // No record as late: all are older, so all go.
-    Ok(found.map(|one| (one.topic, one.partition, one.offset.map_or(RecordsBefore::HighWatermark, RecordsBefore::Offset))).collect())
+    Ok(found
+        .map(|one| (one.topic, one.partition, one.offset.map_or(RecordsBefore::HighWatermark, RecordsBefore::Offset)))
+        .collect())
 }
