@@ -7,20 +7,40 @@
 //! settings   words of Kafka (or librdkafka) -> typed settings        error      what can go wrong, and whether it may pass
 //! io         the thread clients live on                              connection one socket: handshake, frames, deadlines
 //! network    lanes to brokers, metadata, coordinators                cluster    what the brokers said of the cluster
-//! admin      topics, settings, groups, offsets, records
+//! admin      topics, settings, groups, offsets, records              record     records, headers, serializers
+//!
+//! producer    faces and the task behind them      accumulator  records -> batches per partition, memory, waking
+//! partitioner which partition                     outgoing     one batch: filled, sealed, split
+//! delivery    what can become of a send           sender       what goes now, retries, expiry; sequences: of one partition
 //! ```
 
+mod accumulator;
 pub mod admin;
 pub mod cluster;
 pub(crate) mod connection;
+mod delivery;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake_broker;
 pub mod io;
+
 pub(crate) mod network;
+mod outgoing;
+mod partitioner;
+mod producer;
+mod record;
+mod sender;
+mod sequences;
 pub mod settings;
 
 pub use admin::{Admin, BlockingAdmin};
+pub use delivery::{DeliveryError, ProduceError, SendError};
 pub use error::{CallError, ClientError};
 pub use io::Io;
+pub use partitioner::{Partitioner, Partitioning, Partitions, murmur2, partition_for_key};
+pub use producer::{DeliveredBatch, Delivery, Producer, ProducerMetrics, ProducerOptions, TypedProducer};
+pub use record::{
+    Deserializer, Header, Headers, Payload, Plain, ProducerInterceptor, ProducerRecord, Record, RecordMetadata,
+    RecordRef, SerdeError, Serializer, TimestampKind,
+};
 pub use settings::{AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings, Settings};

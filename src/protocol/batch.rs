@@ -27,7 +27,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
-pub use builder::{Builder, BuilderOptions, recompress};
+pub use builder::{Builder, BuilderOptions, recompress, record_bytes_max, set_producer};
 pub use codecs::Codec;
 pub use records::{
     REPORTED_FAULTS_MAX, RecordFacts, RecordFault, RecordFaultKind, RecordRules, RecordsError, validate_records,

@@ -39,7 +39,14 @@ pub struct Builder {
 impl Builder {
     /// Empty.
     pub fn new(options: BuilderOptions) -> Self {
-        Self { options, buffer: BytesMut::zeroed(HEADER_BYTES), count: 0, base_timestamp: -1, max_timestamp: -1 }
+        Self::with_buffer(options, BytesMut::new())
+    }
+
+    /// Empty, in the memory of `buffer`, whose content is thrown away.
+    pub fn with_buffer(options: BuilderOptions, mut buffer: BytesMut) -> Self {
+        buffer.clear();
+        buffer.resize(HEADER_BYTES, 0);
+        Self { options, buffer, count: 0, base_timestamp: -1, max_timestamp: -1 }
     }
 
     /// Adds one record.
@@ -50,16 +57,23 @@ impl Builder {
         value: Option<&[u8]>,
         headers: &[RecordHeader<'_>],
     ) {
-        if self.count == 0 {
-            self.base_timestamp = timestamp;
-            self.max_timestamp = timestamp;
-        }
-        self.max_timestamp = self.max_timestamp.max(timestamp);
-        let timestamp_delta = timestamp.wrapping_sub(self.base_timestamp);
-        let offset_delta = i64::from(self.count);
+        self.push_within(usize::MAX, timestamp, key, value, headers.iter().copied());
+    }
 
+    /// Adds one record if it takes at most `room` bytes, length field included; false if it takes more.
+    pub fn push_within<'h>(
+        &mut self,
+        room: usize,
+        timestamp: TimestampMs,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: impl ExactSizeIterator<Item = RecordHeader<'h>> + Clone,
+    ) -> bool {
+        let first = self.count == 0;
+        let timestamp_delta = if first { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
+        let offset_delta = i64::from(self.count);
         let headers_bytes: usize =
-            headers.iter().map(|(name, value)| nullable_bytes(Some(name.as_bytes())) + nullable_bytes(*value)).sum();
+            headers.clone().map(|(name, value)| nullable_bytes(Some(name.as_bytes())) + nullable_bytes(value)).sum();
         let record_bytes = 1
             + varint_bytes(timestamp_delta)
             + varint_bytes(offset_delta)
@@ -67,20 +81,45 @@ impl Builder {
             + nullable_bytes(value)
             + varint_bytes(length(headers.len()))
             + headers_bytes;
+        if record_bytes + varint_bytes(length(record_bytes)) > room {
+            return false;
+        }
+        if first {
+            (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
+        }
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.count += 1;
 
+        // The small fields are put together first: one append to the buffer instead of six.
+        let mut small = Small::new();
+        small.varint(length(record_bytes));
+        small.byte(0); // attributes
+        small.varint(timestamp_delta);
+        small.varint(offset_delta);
         let out = &mut self.buffer;
-        put_varint(out, length(record_bytes));
-        out.put_u8(0); // attributes
-        put_varint(out, timestamp_delta);
-        put_varint(out, offset_delta);
-        put_nullable(out, key);
-        put_nullable(out, value);
+        match key {
+            None => small.varint(-1),
+            Some(key) => {
+                small.varint(length(key.len()));
+                out.extend_from_slice(small.take());
+                out.extend_from_slice(key);
+            }
+        }
+        small.varint(value.map_or(-1, |value| length(value.len())));
+        out.extend_from_slice(small.take());
+        if let Some(value) = value {
+            out.extend_from_slice(value);
+        }
+        if headers.len() == 0 {
+            out.put_u8(0);
+            return true;
+        }
         put_varint(out, length(headers.len()));
         for (name, value) in headers {
             put_nullable(out, Some(name.as_bytes()));
-            put_nullable(out, *value);
+            put_nullable(out, value);
         }
-        self.count += 1;
+        true
     }
 
     /// Records so far.
@@ -93,14 +132,30 @@ impl Builder {
         self.buffer.len()
     }
 
+    /// Bytes that fit before the buffer has to grow.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Says whose batch it is: known only when it is about to be sent.
+    pub fn set_producer(&mut self, producer: Option<ProducerStamp>) {
+        self.options.producer = producer;
+    }
+
     /// The finished batch with base offset 0 and leader epoch −1. Panics when it holds no record: no such batch may exist.
     pub fn finish(self) -> BytesMut {
+        self.finish_keeping().0
+    }
+
+    /// [`Builder::finish`], and the buffer the records were gathered in, when they were compressed out of it into another.
+    pub fn finish_keeping(self) -> (BytesMut, Option<BytesMut>) {
         assert!(self.count > 0, "a batch was finished without records");
         let Self { options, buffer, .. } = self;
-        let mut batch = match options.codec {
-            Codec::None => buffer,
+        let (mut batch, kept) = match options.codec {
+            Codec::None => (buffer, None),
             codec => {
-                compressed(buffer.get(HEADER_BYTES..).expect("room for the header was made"), codec, options.level)
+                let body = buffer.get(HEADER_BYTES..).expect("room for the header was made");
+                (compressed(body, codec, options.level), Some(buffer))
             }
         };
         let flag = |set: bool, bit: u16| if set { bit } else { 0 };
@@ -118,17 +173,75 @@ impl Builder {
             last_offset_delta: (count - 1).into(),
             base_timestamp: self.base_timestamp.into(),
             max_timestamp: self.max_timestamp.into(),
-            producer_id: options.producer.map_or(-1, |producer| producer.id.value()).into(),
-            producer_epoch: options.producer.map_or(-1, |producer| producer.epoch.value()).into(),
-            base_sequence: options
-                .producer
-                .and_then(|producer| producer.base_sequence)
-                .map_or(-1, |sequence| sequence.value())
-                .into(),
+            producer_id: (-1).into(),
+            producer_epoch: (-1).into(),
+            base_sequence: (-1).into(),
             records: count.into(),
         };
+        put_producer(header_mut(&mut batch), options.producer);
         seal(&mut batch);
-        batch
+        (batch, kept)
+    }
+}
+
+/// Most bytes that a record can take in a batch, length field included, whatever its timestamp and its place.
+pub fn record_bytes_max<'h>(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl ExactSizeIterator<Item = RecordHeader<'h>>,
+) -> usize {
+    const LENGTH_ATTRIBUTES_AND_DELTAS: usize = 5 + 1 + 10 + 5;
+    const COUNT: usize = 5;
+    let field = |bytes: Option<&[u8]>| 5 + bytes.map_or(0, <[u8]>::len);
+    let headers: usize = headers.map(|(name, value)| field(Some(name.as_bytes())) + field(value)).sum();
+    LENGTH_ATTRIBUTES_AND_DELTAS + field(key) + field(value) + COUNT + headers
+}
+
+/// Makes a finished batch another producer's, or gives it another sequence, and mends the CRC. `bytes` is exactly one checked
+/// batch.
+pub fn set_producer(bytes: &mut [u8], producer: Option<ProducerStamp>) {
+    rewrite(bytes, |header| put_producer(header, producer));
+}
+
+fn put_producer(header: &mut Header, producer: Option<ProducerStamp>) {
+    header.producer_id.set(producer.map_or(-1, |producer| producer.id.value()));
+    header.producer_epoch.set(producer.map_or(-1, |producer| producer.epoch.value()));
+    let sequence = producer.and_then(|producer| producer.base_sequence);
+    header.base_sequence.set(sequence.map_or(-1, |sequence| sequence.value()));
+}
+
+/// The small fields of a record on their way into the buffer: at most four varints and a byte at a time.
+struct Small {
+    bytes: [u8; 40],
+    length: usize,
+}
+
+#[expect(clippy::indexing_slicing, reason = "five fields of at most 10 bytes between two calls of take, 31 in fact")]
+impl Small {
+    fn new() -> Self {
+        Self { bytes: [0; 40], length: 0 }
+    }
+
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    #[inline]
+    fn varint(&mut self, number: i64) {
+        let mut rest = zigzag(number);
+        while rest >= 0x80 {
+            self.byte((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.byte((rest & 0x7f) as u8);
+    }
+
+    /// What was put since the last time.
+    #[inline]
+    fn take(&mut self) -> &[u8] {
+        &self.bytes[..std::mem::replace(&mut self.length, 0)]
     }
 }
 
