@@ -10,6 +10,7 @@ mod cluster;
 mod completions;
 mod configs;
 mod connect;
+mod consume;
 mod dump;
 mod group_reset;
 mod groups;
@@ -18,6 +19,7 @@ mod offset_range;
 mod offsets;
 mod outcome;
 mod problems;
+mod produce;
 mod record_format;
 mod record_input;
 mod show;
@@ -59,6 +61,8 @@ const EXIT_CONFIG: u8 = 3;
 const EXIT_UNREACHABLE: u8 = 4;
 /// Some of it could not be done.
 const EXIT_PARTIAL: u8 = 5;
+/// Ctrl-C, as shells say it.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// A Kafka-compatible log broker: one executor per core, direct I/O, one binary.
 #[derive(Debug, Parser)]
@@ -72,6 +76,8 @@ struct Arguments {
 enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    Produce(produce::ProduceArgs),
+    Consume(consume::ConsumeArgs),
     Topics(topics::TopicsArgs),
     Groups(groups::GroupsArgs),
     Configs(configs::ConfigsArgs),
@@ -117,6 +123,8 @@ pub fn main() -> ExitCode {
             return exit_code(serve::run(args));
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
+        Command::Produce(args) => produce::run(&args),
+        Command::Consume(args) => consume::run(&args, &mut out),
         Command::Topics(args) => topics::run(&args, &mut out),
         Command::Groups(args) => groups::run(&args, &mut out),
         Command::Configs(args) => configs::run(&args, &mut out),

@@ -33,8 +33,8 @@ use self::state::{Next, Shared, Wanted, wall};
 use super::assignor::Assignor;
 use super::consumer_error::ConsumerError;
 use super::error::ClientError;
-pub use super::fetcher::{Lookup, Position, RecordBatch, RecordView};
 use super::fetcher::{Fetcher, FetcherSettings, Portion};
+pub use super::fetcher::{Lookup, Position, RecordBatch, RecordView};
 use super::io::Io;
 pub use super::membership::Farewell;
 use super::membership::{Membership, MembershipSettings, Step};
@@ -254,7 +254,8 @@ impl Consumer {
             self.drain(|portion, left| {
                 let before = batches.len();
                 portion.open_into(&mut batches)?;
-                let count: usize = batches[before..].iter().map(|batch: &RecordBatch| batch.info().records as usize).sum();
+                let count: usize =
+                    batches[before..].iter().map(|batch: &RecordBatch| batch.info().records as usize).sum();
                 Ok(left.saturating_sub(count))
             })
             .or_else(|error| if batches.is_empty() { Err(error) } else { Ok(()) })?;
@@ -323,7 +324,9 @@ impl Consumer {
             match next {
                 Next::Records => return Ok(true),
                 Next::TimedOut => return Ok(false),
-                Next::Step(step) => self.hear(step, deadline.max(self.shared.now() + self.settings.client.request_timeout)).await,
+                Next::Step(step) => {
+                    self.hear(step, deadline.max(self.shared.now() + self.settings.client.request_timeout)).await
+                }
                 Next::Wait => {
                     if oversleeps {
                         self.shared.to_driver.notify_one();

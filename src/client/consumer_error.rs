@@ -21,7 +21,9 @@ pub enum ConsumerError {
         partition: TopicPartition,
     },
     /// The offset is not in the log any more, or not yet, and `auto.offset.reset` is none.
-    #[error("{partition}: offset {offset} is outside the log, and auto.offset.reset is none; seek to an offset that is there")]
+    #[error(
+        "{partition}: offset {offset} is outside the log, and auto.offset.reset is none; seek to an offset that is there"
+    )]
     OutOfRange {
         /// Which one.
         partition: TopicPartition,

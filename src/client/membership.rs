@@ -27,11 +27,9 @@ use bytes::Bytes;
 
 use super::assignor::{Assignor, Member, RebalanceProtocol, Subscription, Topics, wire};
 use super::error::ClientError;
-pub use vocabulary::{
-    Action, Ask, Farewell, Identity, Join, Joined, MembershipSettings, Refused, Step, Sync,
-};
 use crate::protocol::ErrorCode;
 use crate::types::{TopicName, TopicPartition};
+pub use vocabulary::{Action, Ask, Farewell, Identity, Join, Joined, MembershipSettings, Refused, Step, Sync};
 
 /// How much longer than the rebalance timeout a join is waited for: the coordinator answers at that timeout.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
@@ -378,7 +376,6 @@ impl Membership {
         }
     }
 
-
     /// Joined: a leader needs metadata before it can deal out, others ask for their share at once.
     fn deal(&mut self, joined: Joined) {
         let Some(assignor) = self.assignor_of(&joined.protocol) else {
@@ -482,7 +479,9 @@ impl Membership {
                 self.heartbeat_at = now + self.settings.retry_backoff.min(self.settings.heartbeat_interval);
             }
             Err(Refused::Unanswered) => self.coordinator_lost(now),
-            Err(Refused::Code(code)) if code == ErrorCode::NOT_COORDINATOR || code == ErrorCode::COORDINATOR_NOT_AVAILABLE => {
+            Err(Refused::Code(code))
+                if code == ErrorCode::NOT_COORDINATOR || code == ErrorCode::COORDINATOR_NOT_AVAILABLE =>
+            {
                 self.coordinator_lost(now);
             }
             Err(refused) => self.refused(refused, "the coordinator no longer knows the member", now),

@@ -227,9 +227,7 @@ fn without_partitions_in_hand(members: &[Member], mut dealt: Vec<Vec<TopicPartit
         }
     }
     for (index, partitions) in dealt.iter_mut().enumerate() {
-        partitions.retain(|partition| {
-            holders.get(partition).is_none_or(|holders| holders.contains(&index))
-        });
+        partitions.retain(|partition| holders.get(partition).is_none_or(|holders| holders.contains(&index)));
     }
     dealt
 }

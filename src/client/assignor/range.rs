@@ -72,9 +72,9 @@ fn take_together(deals: &mut [Deal<'_>], indexes: &[usize], members: &[Member]) 
     for partition in 0..first.racks.len() {
         let fits = |place: &usize| {
             let member = takers[*place];
-            indexes.iter().all(|&index| {
-                deals[index].room_of(*place) > 0 && deals[index].in_rack_of(&members[member], partition)
-            })
+            indexes
+                .iter()
+                .all(|&index| deals[index].room_of(*place) > 0 && deals[index].in_rack_of(&members[member], partition))
         };
         let Some(place) = (0..takers.len()).find(fits) else { continue };
         for &index in indexes {

@@ -4,8 +4,8 @@
 //! lets both rooms say all they want, and begins it; an answer is handed in under the lock and rings who waits. Goes on
 //! between polls: beats, prefetches, joins. Ends when the consumer is dropped or closed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -302,10 +302,8 @@ impl Driver {
     }
 
     async fn look_up_positions(&self, broker: BrokerId, targets: &[(Target, Lookup)]) {
-        let wanted: Vec<(TopicPartition, Option<LeaderEpoch>, Lookup)> = targets
-            .iter()
-            .map(|(target, lookup)| (target.partition.clone(), target.leader.epoch, *lookup))
-            .collect();
+        let wanted: Vec<(TopicPartition, Option<LeaderEpoch>, Lookup)> =
+            targets.iter().map(|(target, lookup)| (target.partition.clone(), target.leader.epoch, *lookup)).collect();
         let found = self.list_offsets(broker, &wanted, self.settings.client.request_timeout).await;
         self.tell(|state, now| match &found {
             Ok(found) => {
@@ -470,10 +468,11 @@ impl Driver {
                         None => {
                             let topic = cluster.topic(&partition.topic);
                             let code = topic.and_then(|topic| topic.error);
-                            let code = code.unwrap_or(match topic.and_then(|topic| topic.partition(partition.partition)) {
-                                Some(_) => ErrorCode::LEADER_NOT_AVAILABLE,
-                                None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                            });
+                            let code =
+                                code.unwrap_or(match topic.and_then(|topic| topic.partition(partition.partition)) {
+                                    Some(_) => ErrorCode::LEADER_NOT_AVAILABLE,
+                                    None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                                });
                             last = Some(ClientError::broker(format_args!("partition {partition}"), code, None));
                         }
                     }
@@ -616,12 +615,7 @@ impl Driver {
 }
 
 /// Nothing came of a request: it is sent again, and told if that will not help.
-fn not_answered<'a>(
-    state: &mut State,
-    targets: impl Iterator<Item = &'a Target>,
-    error: &ClientError,
-    now: Duration,
-) {
+fn not_answered<'a>(state: &mut State, targets: impl Iterator<Item = &'a Target>, error: &ClientError, now: Duration) {
     let asked = targets.map(|target| (&target.partition, target.version));
     if error.retriable() {
         state.fetcher.on_failed(asked, now);

@@ -11,9 +11,7 @@ use futures_lite::future::block_on;
 use tokio::sync::oneshot;
 
 use super::driver::{Driver, Retry};
-use super::{
-    ConsumerHandle, ConsumerMetrics, Lookup, OffsetAndMetadata, OffsetAndTimestamp, Offsets, Position,
-};
+use super::{ConsumerHandle, ConsumerMetrics, Lookup, OffsetAndMetadata, OffsetAndTimestamp, Offsets, Position};
 use crate::client::consumer_error::ConsumerError;
 use crate::client::error::ClientError;
 use crate::types::{Offset, TimestampMs, TopicName, TopicPartition};
@@ -180,7 +178,11 @@ impl ConsumerHandle {
     }
 
     /// As [`ConsumerHandle::commit_async`], these.
-    pub fn commit_offsets_async(&self, offsets: Offsets, done: impl FnOnce(Result<(), ConsumerError>) + Send + 'static) {
+    pub fn commit_offsets_async(
+        &self,
+        offsets: Offsets,
+        done: impl FnOnce(Result<(), ConsumerError>) + Send + 'static,
+    ) {
         let deadline = self.shared.now() + self.settings.default_api_timeout;
         self.send(move |driver| async move { done(driver.commit(offsets, deadline, Retry::No).await) });
     }

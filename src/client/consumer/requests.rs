@@ -177,9 +177,7 @@ impl Driver {
             group_id: self.group().into(),
             generation_id_or_member_epoch: identity.map_or(-1, |identity| identity.generation),
             member_id: identity.map_or("".into(), |identity| Arc::clone(&identity.member_id)).into(),
-            group_instance_id: identity
-                .and_then(|_| self.settings.group_instance_id.as_deref())
-                .map(Into::into),
+            group_instance_id: identity.and_then(|_| self.settings.group_instance_id.as_deref()).map(Into::into),
             topics,
             ..Default::default()
         };
@@ -221,11 +219,8 @@ impl Driver {
             .into_iter()
             .map(|(topic, partition_indexes)| OffsetFetchTopic { name: (&**topic).into(), partition_indexes })
             .collect();
-        let group = OffsetFetchGroup {
-            group_id: self.group().into(),
-            topics: Some(topics.clone()),
-            ..Default::default()
-        };
+        let group =
+            OffsetFetchGroup { group_id: self.group().into(), topics: Some(topics.clone()), ..Default::default() };
         let request = OffsetFetchRequest {
             group_id: self.group().into(),
             topics: Some(topics),
@@ -285,7 +280,8 @@ impl Driver {
                 timestamp: lookup.wire(),
             });
         }
-        let topic = |(name, partitions): (&TopicName, _)| ListOffsetsTopic { name: Arc::clone(name).into(), partitions };
+        let topic =
+            |(name, partitions): (&TopicName, _)| ListOffsetsTopic { name: Arc::clone(name).into(), partitions };
         let request = ListOffsetsRequest {
             replica_id: -1,
             isolation_level: self.settings.isolation_level.wire(),
@@ -437,9 +433,8 @@ pub(super) fn read_fetch(
         let here = asked.get(place).filter(|topic| is_it(topic)).or_else(|| asked.iter().find(|topic| is_it(topic)));
         let Some((_, of_topic)) = here else { continue };
         for (place, partition) in topic.partitions.into_iter().enumerate() {
-            let is_it = |index: &&usize| {
-                targets[**index].target.partition.partition.value() == partition.partition_index
-            };
+            let is_it =
+                |index: &&usize| targets[**index].target.partition.partition.value() == partition.partition_index;
             let index = of_topic.get(place).filter(is_it).or_else(|| of_topic.iter().find(is_it));
             let Some(&index) = index else { continue };
             let target = &targets[index];
@@ -449,8 +444,7 @@ pub(super) fn read_fetch(
             }
             let records = partition.records.map(|records| reply.records(records)).unwrap_or_default();
             let aborted = partition.aborted_transactions.as_deref().unwrap_or_default();
-            let digest =
-                Digest::of(&records, target.from, settings.isolation_level, aborted, settings.check_crcs);
+            let digest = Digest::of(&records, target.from, settings.isolation_level, aborted, settings.check_crcs);
             fetched.partitions.push((index, partition, digest));
         }
     }

@@ -221,7 +221,8 @@ impl State {
             }
             Wanted::Pattern(pattern) => {
                 let there = cluster.topics().filter(|topic| topic.error.is_none());
-                let named = there.filter(|topic| !(exclude_internal && topic.internal) && pattern.is_match(&topic.name));
+                let named =
+                    there.filter(|topic| !(exclude_internal && topic.internal) && pattern.is_match(&topic.name));
                 subscribed = Some(named.map(|topic| topic.name.clone()).collect());
             }
         }

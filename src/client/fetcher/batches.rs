@@ -259,10 +259,7 @@ impl RecordBatch {
     /// One by one, those that were asked for. Errors: the batch is damaged inside, which its checksum did not show; nothing
     /// comes after that.
     pub fn iter(&self) -> RecordViews<'_> {
-        RecordViews {
-            batch: self,
-            records: RecordIter::resume(&self.info, &self.body, self.mark),
-        }
+        RecordViews { batch: self, records: RecordIter::resume(&self.info, &self.body, self.mark) }
     }
 
     /// A record with its own share of the batch's bytes.
