@@ -12,6 +12,7 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::Failure;
+use super::offsets_decoder::decoded;
 use crate::log::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::producers::snapshot_entries;
 use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
@@ -24,6 +25,7 @@ Examples:
   ringlog log dump data/orders-0/00000000000000000000.log
   ringlog log dump --data data/orders-0/*.log
   ringlog log dump -o json data/orders-0/00000000000000000000.index
+  ringlog log dump --decode offsets data/__consumer_offsets-*/*.log
 
 Only looks: a broker may be running on the files. Ends with exit code 1 when a batch or an entry is not valid.";
 
@@ -40,9 +42,19 @@ pub(super) struct DumpArgs {
     /// Print every record with its key and value as text
     #[arg(long)]
     pub data: bool,
+    /// What keys and values are, beyond text; implies --data
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub decode: Option<Decode>,
     /// Output: text as Kafka's tool prints it, or one JSON object a line
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// What keys and values are.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Decode {
+    /// Records of __consumer_offsets: committed offsets and groups.
+    Offsets,
 }
 
 /// How lines are written.
@@ -121,7 +133,7 @@ fn dump_batches(bytes: &[u8], args: &DumpArgs, out: &mut impl Write) -> anyhow::
             Output::Text => writeln!(out, "{}", batch_text(&info, position, valid))?,
             Output::Json => writeln!(out, "{}", batch_json(&info, position, valid))?,
         }
-        if valid && (args.records || args.data) {
+        if valid && (args.records || args.data || args.decode.is_some()) {
             dump_records(whole, &info, args, out)?;
         }
         position += info.bytes as usize;
@@ -219,8 +231,8 @@ fn dump_records(whole: &[u8], info: &BatchInfo, args: &DumpArgs, out: &mut impl 
         match record {
             Ok(record) => {
                 let line = match args.output {
-                    Output::Text => record_text(&record, info, args.data),
-                    Output::Json => record_json(&record, info, args.data).to_string(),
+                    Output::Text => record_text(&record, info, args),
+                    Output::Json => record_json(&record, info, args).to_string(),
                 };
                 writeln!(out, "{line}")?;
             }
@@ -234,8 +246,8 @@ fn size(bytes: Option<&[u8]>) -> i64 {
     bytes.map_or(-1, |bytes| bytes.len() as i64)
 }
 
-fn text(bytes: Option<&[u8]>) -> String {
-    bytes.map_or_else(|| "null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
@@ -243,7 +255,20 @@ fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
     first.map_or(-1, |first| first.plus(record.offset_delta).value())
 }
 
-fn record_text(record: &Record<'_>, info: &BatchInfo, data: bool) -> String {
+/// Key and value as the tool shows them; `None` is not shown.
+fn shown(record: &Record<'_>, args: &DumpArgs) -> (Option<String>, Option<String>) {
+    let plain = (record.key.map(lossy), record.value.map(lossy));
+    match (args.decode, record.key) {
+        (None, _) if !args.data => (None, None),
+        (None, _) | (Some(Decode::Offsets), None) => plain,
+        (Some(Decode::Offsets), Some(key)) => match decoded(key, record.value) {
+            Ok(both) => (Some(both.key), Some(both.payload)),
+            Err(error) => (plain.0, Some(format!("({error})"))),
+        },
+    }
+}
+
+fn record_text(record: &Record<'_>, info: &BatchInfo, args: &DumpArgs) -> String {
     let headers: Vec<_> = record.headers.iter().map(|(name, _)| *name).collect();
     let mut line = format!(
         "| offset: {} {}: {} keySize: {} valueSize: {} sequence: {} headerKeys: [{}]",
@@ -255,16 +280,17 @@ fn record_text(record: &Record<'_>, info: &BatchInfo, data: bool) -> String {
         sequence_of(record, info),
         headers.join(","),
     );
-    if data {
-        if record.key.is_some() {
-            line.push_str(&format!(" key: {}", text(record.key)));
-        }
-        line.push_str(&format!(" payload: {}", text(record.value)));
+    let (key, payload) = shown(record, args);
+    if let Some(key) = key {
+        line.push_str(&format!(" key: {key}"));
+    }
+    if let Some(payload) = payload {
+        line.push_str(&format!(" payload: {payload}"));
     }
     line
 }
 
-fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
+fn record_json(record: &Record<'_>, info: &BatchInfo, args: &DumpArgs) -> Value {
     let mut line = json!({
         "offset": info.base_offset + i64::from(record.offset_delta),
         "timestamp": record.timestamp,
@@ -273,9 +299,17 @@ fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
         "sequence": sequence_of(record, info),
         "headerKeys": record.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
     });
-    if data {
-        line["key"] = record.key.map_or(Value::Null, |key| json!(String::from_utf8_lossy(key)));
-        line["payload"] = record.value.map_or(Value::Null, |value| json!(String::from_utf8_lossy(value)));
+    if args.data || args.decode.is_some() {
+        let document = |text: Option<String>| match (args.decode, text) {
+            (_, None) => Value::Null,
+            (None, Some(text)) => json!(text),
+            // Decoded keys and values are documents themselves; a tombstone's is not, and no value.
+            (Some(_), Some(text)) if text == "<DELETE>" => Value::Null,
+            (Some(_), Some(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        };
+        let (key, payload) = shown(record, args);
+        line["key"] = document(key);
+        line["payload"] = document(payload);
     }
     line
 }

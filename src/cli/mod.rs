@@ -14,9 +14,11 @@ mod consume;
 mod dump;
 mod group_reset;
 mod groups;
+mod kafka;
 mod moments;
 mod offset_range;
 mod offsets;
+mod offsets_decoder;
 mod outcome;
 mod problems;
 mod produce;
@@ -114,6 +116,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the command the arguments name.
 pub fn main() -> ExitCode {
+    if let Some(code) = as_kafkas_tool() {
+        return code;
+    }
     // A wrong call ends here with exit code 2, help and version with 0.
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
@@ -135,6 +140,17 @@ pub fn main() -> ExitCode {
         Command::Version(args) => version::run(&args, &mut out),
     };
     exit_code(ended.and_then(|()| Ok(out.flush()?)))
+}
+
+/// Runs one of Kafka's tools, where this was called by its name or it is the first word.
+fn as_kafkas_tool() -> Option<ExitCode> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let (called, rest) = words.split_first()?;
+    if let Some(tool) = kafka::find(called) {
+        return Some(kafka::main(tool, rest));
+    }
+    let (first, rest) = rest.split_first()?;
+    Some(kafka::main(kafka::find(first)?, rest))
 }
 
 fn exit_code(ended: Result<(), Failure>) -> ExitCode {

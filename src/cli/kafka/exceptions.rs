@@ -4,6 +4,7 @@
 //! `Errors` of Kafka 4.4.
 
 use crate::client::ClientError;
+use crate::client::admin::ItemError;
 use crate::protocol::ErrorCode;
 
 const PACKAGE: &str = "org.apache.kafka.common.errors";
@@ -38,22 +39,41 @@ pub(super) fn exception(code: ErrorCode) -> String {
 }
 
 /// As Java prints the exception of a refusal: `org.apache.kafka.common.errors.X: message`.
-pub(super) fn spelled(error: &ClientError) -> String {
+pub(super) fn spelled(error: &ItemError) -> String {
+    format!("{PACKAGE}.{}: {}", exception(ErrorCode(error.code)), message(error))
+}
+
+/// As [`spelled`], of a whole call.
+pub(super) fn spelled_call(error: &ClientError) -> String {
     match error.code() {
-        Some(code) => format!("{PACKAGE}.{}: {}", exception(code), message(error)),
-        None => message(error),
+        Some(_) => spelled(&ItemError::from(innermost(error))),
+        None => error.to_string(),
+    }
+}
+
+fn innermost(error: &ClientError) -> &ClientError {
+    match error {
+        ClientError::TimedOut { last: Some(last), .. } if last.code().is_some() => innermost(last),
+        other => other,
     }
 }
 
 /// The message of that exception: the broker's words, or what Java says where the broker said nothing.
-pub(super) fn message(error: &ClientError) -> String {
-    match error {
-        ClientError::Broker { code, message, .. } => match message.as_deref() {
-            Some(message) if !message.is_empty() => message.to_owned(),
-            _ => default_message(*code).map_or_else(|| with_stop(code.sentence()), str::to_owned),
-        },
-        ClientError::TimedOut { last: Some(last), .. } if last.code().is_some() => message(last),
-        other => other.to_string(),
+pub(super) fn message(error: &ItemError) -> String {
+    let code = ErrorCode(error.code);
+    if error.message == code.sentence().trim_end_matches('.') {
+        return default_message(code).map_or_else(|| with_stop(code.sentence()), str::to_owned);
+    }
+    // The stop at the end is not kept on the way here; most of Kafka's sentences have one, those about settings do not.
+    match code {
+        ErrorCode::TOPIC_ALREADY_EXISTS
+        | ErrorCode::INVALID_PARTITIONS
+        | ErrorCode::INVALID_REPLICATION_FACTOR
+        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::GROUP_ID_NOT_FOUND
+        | ErrorCode::NON_EMPTY_GROUP
+        | ErrorCode::UNKNOWN_MEMBER_ID => with_stop(&error.message),
+        _ => error.message.clone(),
     }
 }
 
@@ -86,9 +106,27 @@ mod tests {
         assert_eq!(exception(ErrorCode::INVALID_REPLICATION_FACTOR), "InvalidReplicationFactorException");
         assert_eq!(exception(ErrorCode::TOPIC_ALREADY_EXISTS), "TopicExistsException");
         assert_eq!(exception(ErrorCode::NETWORK_EXCEPTION), "NetworkException");
-        let error = ClientError::broker("group g", ErrorCode::NON_EMPTY_GROUP, None);
-        assert_eq!(spelled(&error), "org.apache.kafka.common.errors.GroupNotEmptyException: The group is not empty.");
-        let error = ClientError::broker("group g", ErrorCode::GROUP_ID_NOT_FOUND, Some("Group g not found."));
-        assert_eq!(spelled(&error), "org.apache.kafka.common.errors.GroupIdNotFoundException: Group g not found.");
+        let error = ClientError::broker("group g", ErrorCode::NETWORK_EXCEPTION, None);
+        assert!(spelled_call(&error).starts_with("org.apache.kafka.common.errors.NetworkException: "));
+    }
+
+    #[test]
+    fn what_brokers_do_not_say_java_says() {
+        let error = |code: ErrorCode, message: &str| ItemError {
+            code: code.0,
+            name: code.name(),
+            message: message.to_owned(),
+            retriable: false,
+        };
+        let bare = error(ErrorCode::NON_EMPTY_GROUP, ErrorCode::NON_EMPTY_GROUP.sentence().trim_end_matches('.'));
+        assert_eq!(spelled(&bare), "org.apache.kafka.common.errors.GroupNotEmptyException: The group is not empty.");
+        assert_eq!(
+            spelled(&error(ErrorCode::GROUP_ID_NOT_FOUND, "Group g not found")),
+            "org.apache.kafka.common.errors.GroupIdNotFoundException: Group g not found."
+        );
+        assert_eq!(
+            message(&error(ErrorCode::INVALID_CONFIG, "Unknown topic config name: a")),
+            "Unknown topic config name: a"
+        );
     }
 }

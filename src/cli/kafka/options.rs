@@ -186,7 +186,7 @@ impl Words {
     }
 
     /// Its values in order.
-    pub(super) fn values<'w>(&'w self, name: &'w str) -> impl Iterator<Item = &'w str> {
+    pub(super) fn values<'w, 'n>(&'w self, name: &'n str) -> impl Iterator<Item = &'w str> + use<'w, 'n> {
         self.given.iter().filter(move |(given, _)| *given == name).filter_map(|(_, value)| value.as_deref())
     }
 
@@ -219,7 +219,9 @@ impl Words {
     /// Refuses `used` beside any of `others`.
     pub(super) fn refuse_beside(&self, used: &str, others: &[&str]) -> Result<(), String> {
         match others.iter().find(|other| **other != used && self.has(other)) {
-            Some(other) if self.has(used) => Err(format!("Option \"[{used}]\" can't be used with option \"[{other}]\"")),
+            Some(other) if self.has(used) => {
+                Err(format!("Option \"[{used}]\" can't be used with option \"[{other}]\""))
+            }
             _ => Ok(()),
         }
     }
