@@ -14,7 +14,9 @@ mod consume;
 mod dump;
 mod group_reset;
 mod groups;
+mod install_shims;
 mod kafka;
+mod man;
 mod moments;
 mod offset_range;
 mod offsets;
@@ -89,6 +91,8 @@ enum Command {
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    InstallShims(install_shims::InstallShimsArgs),
     Version(version::VersionArgs),
 }
 
@@ -137,6 +141,8 @@ pub fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(&args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
+        Command::Man(args) => man::run(&args, &mut out),
+        Command::InstallShims(args) => install_shims::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),
     };
     exit_code(ended.and_then(|()| Ok(out.flush()?)))

@@ -298,15 +298,17 @@ fn create(
         ..NewTopic::default()
     };
     let mut created = admin.create_topics(args.names.iter().map(topic).collect(), args.dry_run)?;
+    let mut tally = Tally::default();
     if args.if_not_exists {
-        for topic in &mut created {
-            if topic.error.as_ref().is_some_and(|error| error.name == "TOPIC_ALREADY_EXISTS") {
-                topic.error = None;
+        created.retain(|topic| {
+            let exists = topic.error.as_ref().is_some_and(|error| error.name == "TOPIC_ALREADY_EXISTS");
+            if exists {
+                tally.done();
                 connect.say(format_args!("topic {} exists", topic.name));
             }
-        }
+            !exists
+        });
     }
-    let mut tally = Tally::default();
     for topic in &created {
         match &topic.error {
             None => tally.done(),

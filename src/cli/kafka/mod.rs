@@ -7,16 +7,23 @@
 
 mod cluster_tool;
 mod configs;
+mod consumer_perf;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod dump_log;
+mod e2e_latency;
 mod exceptions;
 mod get_offsets;
 mod line_reader;
 mod log_dirs;
 mod message_formatter;
 mod options;
+mod perf;
+mod producer_perf;
 mod topics;
+mod verifiable_consumer;
+mod verifiable_producer;
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -87,9 +94,15 @@ const TOOLS: &[&Tool] = &[
     &console_consumer::TOOL,
     &console_producer::TOOL,
     &consumer_groups::TOOL,
+    &consumer_perf::TOOL,
+    &dump_log::TOOL,
+    &e2e_latency::TOOL,
     &get_offsets::TOOL,
     &log_dirs::TOOL,
+    &producer_perf::TOOL,
     &topics::TOOL,
+    &verifiable_consumer::TOOL,
+    &verifiable_producer::TOOL,
 ];
 
 /// The tool of that name, or of that path's last part.
@@ -108,7 +121,8 @@ pub(super) fn names() -> Vec<&'static str> {
 
 /// Runs a tool with the words behind its name.
 pub(super) fn main(tool: &Tool, args: &[String]) -> ExitCode {
-    let mut out = BufWriter::new(io::stdout().lock());
+    // Not locked: clients' threads write lines of their own.
+    let mut out = BufWriter::new(io::stdout());
     let ended = run(tool, args, &mut out);
     let ended = ended.and_then(|()| Ok(out.flush()?));
     let mut stderr = io::stderr().lock();
@@ -219,7 +233,10 @@ impl<'a> Access<'a> {
                 eprintln!("WARN These configurations '[{key}]' were supplied but are not used yet.");
             }
         }
-        builder.set_at("bootstrap.servers", self.bootstrap, "--bootstrap-server").build()
+        if !self.bootstrap.is_empty() {
+            builder = builder.set_at("bootstrap.servers", self.bootstrap, "--bootstrap-server");
+        }
+        builder.build()
     }
 
     /// An admin client whose cluster answers. The error is what Kafka's tools say, in one line or two.
