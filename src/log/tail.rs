@@ -58,9 +58,11 @@ impl Tail {
         batches.front().filter(|first| first.base <= from)?;
         let at = batches.partition_point(|batch| batch.last < from);
         let mut data = ReadData::default();
-        for batch in batches.range(at..).take_while(|batch| batch.last < bounds.below).take(PARTS_MAX) {
+        for batch in batches.range(at..).take_while(|batch| batch.last < bounds.below) {
             let first = data.parts.is_empty() && bounds.at_least_one;
-            if data.bytes + batch.bytes.len() > bounds.bytes_max && !first {
+            let fits = data.bytes + batch.bytes.len() <= bounds.bytes_max || first;
+            if !fits || data.parts.len() == PARTS_MAX {
+                data.limited = true;
                 break;
             }
             data.bytes += batch.bytes.len();
@@ -154,6 +156,9 @@ mod tests {
         assert_eq!(bytes(0, bounds(50, 250)), Some((2, 200)));
         assert_eq!(bytes(0, bounds(50, 1)), Some((1, 100)), "the first batch exceeds the budget");
         assert_eq!(bytes(0, ReadBounds { at_least_one: false, ..bounds(50, 99) }), Some((0, 0)));
+        let limited = |from, bounds| tail.read(offset(from), bounds).is_some_and(|data| data.limited);
+        assert!(limited(0, bounds(50, 499)) && limited(0, bounds(50, 1)));
+        assert!(!limited(0, bounds(50, 500)) && !limited(0, bounds(29, 200)), "the bound is no limit");
     }
 
     #[test]
