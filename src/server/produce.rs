@@ -2,9 +2,10 @@
 //!
 //! Shell. Owns the way of a request's batches to their owners and of the outcomes back; not the rules for batches
 //! (`batch_rules`), not the append (`replica`). Always: batches stay slices of the request's frame unless the topic asks for
-//! another codec; stage one (check, split by owner, append or send) is done without an await when [`Plan::start`] returns,
-//! so that the connection may read its next request; every partition of the request gets an answer. Source: KIP-98,
-//! KIP-467, KIP-951; Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager`.
+//! another codec; stage one (check, then split by owner, append or send) is done when [`Plan::start`] returns, so that the
+//! connection may read its next request: checking gives way to others between two batches, what follows has no await;
+//! every partition of the request gets an answer. Source: KIP-98, KIP-467, KIP-951; Kafka's
+//! `KafkaApis.handleProduceRequest`, `ReplicaManager`.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -125,9 +126,9 @@ impl Plan {
         self.version
     }
 
-    /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. Ordered
-    /// by the order of calls.
-    pub(super) fn start(self, server: &Server, mut frame: BytesMut, read_at: Instant) -> Started {
+    /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. In order
+    /// if the caller awaits it before it starts the next. Dropped before its end, nothing is appended.
+    pub(super) async fn start(self, server: &Server, mut frame: BytesMut, read_at: Instant) -> Started {
         let shard = server.shard();
         let now = now_ms();
         let mut items = Vec::new();
@@ -145,9 +146,17 @@ impl Plan {
             Ok(target.leader_epoch)
         };
         let mut topics = Vec::with_capacity(self.topics.len());
+        let mut is_first = true;
         for topic in self.topics {
-            let partitions = topic.partitions.into_iter().map(|(index, target)| (index, target.and_then(&mut check)));
-            topics.push(StartedTopic { name: topic.name, partitions: partitions.collect() });
+            let mut partitions = SmallVec::with_capacity(topic.partitions.len());
+            for (index, target) in topic.partitions {
+                // A batch may cost milliseconds, where its records are read or compressed anew.
+                if !std::mem::take(&mut is_first) {
+                    shard.net().give_way().await;
+                }
+                partitions.push((index, target.and_then(&mut check)));
+            }
+            topics.push(StartedTopic { name: topic.name, partitions });
         }
         let deadline = read_at
             + match self.acks {
