@@ -2,7 +2,9 @@
 //!
 //! Shell (it is shared state of a shard, though it does no I/O). Owns the cached batches and the shard's budget for them.
 //! Does not own what may be read: the caller bounds every read. Always: a log's cached batches end at its log end without a
-//! gap, and a batch that is not written yet is never evicted, so what is not cached is on the device.
+//! gap, and a batch that is not written yet is never evicted, so what is not cached is on the device. A batch is charged with
+//! its bytes; that it does not hold much more (it is a part of the memory its request came in) is seen to where it is taken
+//! out of that request, in `server/produce.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -321,7 +321,7 @@ impl Connection<'_> {
     ) -> Result<(), Fault> {
         let (acks, version) = (plan.acks(), plan.version());
         let slot = self.replies.reserve();
-        let started = plan.start(self.server, frame, read_at).await;
+        let started = plan.start(self.server, frame, self.reader.memory_bytes(), read_at).await;
         let (server, replies) = (self.server.clone(), self.replies.clone());
         let in_flight = InFlight::begin(server.clone(), self.handle.clone());
         rt::spawn(async move {
