@@ -37,12 +37,20 @@ impl Axes {
     }
 }
 
-/// Indices of the points no other dominates, in the order given. Within the tolerance two points may each be a hair worse than
-/// a third in turn; of a ring like that all stay.
+/// Indices of the points no other dominates, in the order given. With a tolerance dominance may run in a ring; so points are
+/// taken in order of their sum, and only those taken can dominate: the front of something is never empty.
 pub fn front(points: &[Axes], tolerance: f64) -> Vec<usize> {
-    (0..points.len())
-        .filter(|index| !points.iter().any(|other| other.dominates(&points[*index], tolerance) && other != &points[*index]))
-        .collect()
+    let sum = |index: &usize| points[*index].list().iter().sum::<f64>();
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+    let mut taken: Vec<usize> = Vec::new();
+    for index in order {
+        if !taken.iter().any(|other| points[*other].dominates(&points[index], tolerance)) {
+            taken.push(index);
+        }
+    }
+    taken.sort_unstable();
+    taken
 }
 
 /// The member of the front nearest to the corner of all bests, each axis scaled to the front's own width. `None` of nothing.
