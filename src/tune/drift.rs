@@ -11,7 +11,9 @@ pub const DRIFT_MAX: f64 = 0.15;
 /// Less than this is never called drift.
 const DRIFT_MIN: f64 = 0.05;
 /// Fewer checks than this show nothing.
-const CHECKS_MIN: usize = 4;
+const CHECKS_MIN: usize = 5;
+/// Variance at large over variance of neighbours: one without drift; above this in about one search of forty by chance.
+const VARIANCE_RATIO: f64 = 2.2;
 
 /// The default point's number (as a logarithm) at the times it was measured.
 #[derive(Clone, Debug, Default)]
@@ -53,25 +55,24 @@ impl Drift {
         if self.checks.len() < 3 {
             return None;
         }
-        let mut steps: Vec<f64> = self.checks.windows(2).map(|pair| (pair[1].1 - pair[0].1).abs()).collect();
-        steps.sort_by(f64::total_cmp);
-        // The median step of normal noise is 0.954 of its standard deviation.
-        let middle = (steps[(steps.len() - 1) / 2] + steps[steps.len() / 2]) / 2.0;
-        Some(middle / 0.954)
+        let steps = self.checks.windows(2).map(|pair| (pair[1].1 - pair[0].1).powi(2));
+        Some((steps.sum::<f64>() / (self.checks.len() - 1) as f64 / 2.0).sqrt())
     }
 
     /// How far the host moved at most between two moments, as a share, when that is more than noise. `None` when no drift is
-    /// shown.
+    /// shown. The test is von Neumann's: values that follow each other are more alike than values at large.
     pub fn shown(&self) -> Option<f64> {
         if self.checks.len() < CHECKS_MIN {
             return None;
         }
+        let count = self.checks.len() as f64;
+        let mean = self.checks.iter().map(|(_, value)| value).sum::<f64>() / count;
+        let variance = self.checks.iter().map(|(_, value)| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
         let smooth = self.smooth();
         let low = smooth.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
         let high = smooth.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max);
         let range = high - low;
-        // The range of medians of three wanders about one and a half deviations by noise alone, rarely beyond two and a half.
-        (range > (1.0 + DRIFT_MIN).ln() && range > 2.5 * self.noise()?).then(|| range.exp() - 1.0)
+        (range > DRIFT_MIN.ln_1p() && variance > VARIANCE_RATIO * self.noise()?.powi(2)).then(|| range.exp_m1())
     }
 
     /// What to take from a value (a logarithm) measured at `at` so that it stands beside those of the whole search.

@@ -229,6 +229,13 @@ pub struct Summary {
     weight: f64,
 }
 
+impl Summary {
+    /// How long it was measured, in units of the search.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Explore,
@@ -412,8 +419,34 @@ impl Search {
                 }
             },
             Phase::Race => self.enter_final(),
-            Phase::Final | Phase::Done => self.phase = Phase::Done,
+            Phase::Final => {
+                self.phase = Phase::Done;
+                self.reconsider();
+            }
+            Phase::Done => {}
         }
+    }
+
+    /// The pick has now been measured longer than anything else. When it turns out to break what must hold, the best of those
+    /// that do not takes its place, without pairs to its name.
+    fn reconsider(&mut self) {
+        let summaries = self.summaries();
+        let broken = |summary: &&Summary| Some(&summary.point) == self.pick.as_ref() && !summary.standing.is_feasible();
+        if summaries.iter().any(|summary| broken(&summary)) {
+            self.pick = self.safest().map(|summary| summary.point);
+        }
+    }
+
+    /// The best point of those that hold what must hold with something to spare; without one, the best at all.
+    fn safest(&self) -> Option<Summary> {
+        let mut summaries = self.smoothed();
+        if let Some((_, Some(excess))) = self.surrogate() {
+            for summary in &mut summaries {
+                summary.standing.excess += excess.predict(&summary.point).1;
+            }
+        }
+        let best = summaries.into_iter().max_by(|a, b| a.standing.compare(&b.standing));
+        best.filter(|best| best.standing.is_feasible()).or_else(|| self.best())
     }
 
     /// Of the points so far the best by the goal, and of each other objective the best few, so that no corner of the front is
@@ -476,8 +509,9 @@ impl Search {
                 // Far from the best the values were cut; the plain ones keep their order there.
                 let smooth = value.mean(&summary.point);
                 summary.standing.value = summary.standing.value.min(smooth.max(summary.standing.value - 0.2));
+                // A limit is a cliff that a smooth surface rounds off: what was found there counts, and so do the neighbours.
                 if let Some(excess) = &excess {
-                    summary.standing.excess = excess.mean(&summary.point);
+                    summary.standing.excess = summary.standing.excess.max(excess.mean(&summary.point));
                 }
             }
         }
@@ -489,12 +523,12 @@ impl Search {
         self.smoothed().into_iter().max_by(|a, b| a.standing.compare(&b.standing))
     }
 
-    /// The surrogate of the goal's value (a logarithm, more is better), for effects and sensitivity.
-    pub fn surrogate(&self) -> Option<Surrogate> {
-        Some(self.surrogates(&self.summaries())?.0)
+    /// The surrogates of the goal's value (a logarithm, more is better) and, where something must hold, of its excess: for
+    /// effects and sensitivity.
+    pub fn surrogate(&self) -> Option<(Surrogate, Option<Surrogate>)> {
+        self.surrogates(&self.summaries())
     }
 
-    /// Of the value, and of the excess where something must hold.
     fn surrogates(&self, summaries: &[Summary]) -> Option<(Surrogate, Option<Surrogate>)> {
         let top = summaries
             .iter()
@@ -618,7 +652,7 @@ impl Search {
     fn enter_final(&mut self) {
         self.phase = Phase::Final;
         let default = self.plan.space.default_point();
-        self.pick = self.best().map(|summary| summary.point);
+        self.pick = self.safest().map(|summary| summary.point);
         let Some(pick) = self.pick.clone().filter(|pick| *pick != default) else { return };
         for pair in 0..self.effort.pairs {
             // ABBA: a drift in one direction falls on both alike.
@@ -636,8 +670,16 @@ impl Search {
 
     /// The pairs of the last phase: (pick, default), those of which both were measured.
     pub fn pairs(&self) -> Vec<(&Measured, &Measured)> {
-        let finals: Vec<&Record> = self.records.iter().filter(|record| record.order.purpose == Purpose::Final).collect();
         let default = self.plan.space.default_point();
+        let pick = self.pick.as_ref();
+        let of_pair = |record: &&Record| {
+            let point = &record.order.point;
+            record.order.purpose == Purpose::Final && (*point == default || Some(point) == pick)
+        };
+        let finals: Vec<&Record> = self.records.iter().filter(of_pair).collect();
+        if !finals.iter().any(|record| record.order.point != default) {
+            return Vec::new();
+        }
         finals
             .chunks_exact(2)
             .map(|pair| {

@@ -360,7 +360,7 @@ mod tests {
             assert_eq!(sizes, (0..9).collect::<Vec<_>>(), "seed {seed}");
             for level in 0..7 {
                 let times = points.iter().filter(|point| point[1] == level).count();
-                assert!((1..=3).contains(&times), "seed {seed}: level {level} {times} times");
+                assert!(times <= 3, "seed {seed}: level {level} {times} times");
             }
             assert_eq!(points, space.latin_hypercube(9, seed));
         }
