@@ -107,6 +107,41 @@ impl Latencies {
     }
 }
 
+/// Counters of the client, summed over producers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Produce requests.
+    pub requests: u64,
+    /// Batches in them.
+    pub batches: u64,
+    /// Records that were answered.
+    pub records: u64,
+    /// Bytes of batches as sent.
+    pub wire_bytes: u64,
+    /// The same before compression.
+    pub raw_bytes: u64,
+    /// Batches that left because linger had passed.
+    pub lingered: u64,
+    /// Batches that left because they were full.
+    pub full: u64,
+    /// Batches sent again.
+    pub retries: u64,
+}
+
+impl BatchCounts {
+    /// Adds another's counts to these.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.batches += other.batches;
+        self.records += other.records;
+        self.wire_bytes += other.wire_bytes;
+        self.raw_bytes += other.raw_bytes;
+        self.lingered += other.lingered;
+        self.full += other.full;
+        self.retries += other.retries;
+    }
+}
+
 /// What happened within one second, or in several of them.
 #[derive(Clone, Default)]
 pub struct Interval {
@@ -124,6 +159,8 @@ pub struct Interval {
     pub consumed_bytes: u64,
     /// Produce requests or fetches answered, where the mode counts them; connections opened by a storm.
     pub requests: u64,
+    /// What the client made of the records.
+    pub batches: BatchCounts,
     /// How long what ended in it took.
     pub latencies: Latencies,
 }
@@ -138,11 +175,12 @@ impl Interval {
         self.consumed += other.consumed;
         self.consumed_bytes += other.consumed_bytes;
         self.requests += other.requests;
+        self.batches.add(&other.batches);
         self.latencies.add(&other.latencies);
     }
 
     fn is_empty(&self) -> bool {
-        self.sent + self.acked + self.errors + self.consumed + self.requests == 0
+        self.sent + self.acked + self.errors + self.consumed + self.requests + self.batches.batches == 0
     }
 }
 
@@ -182,6 +220,11 @@ impl Recorder {
         let latencies = &mut interval.latencies;
         latencies.service.saturating_record_n(now.saturating_sub(sent), records);
         latencies.response.saturating_record_n(now.saturating_sub(intended), records);
+    }
+
+    /// The client's counters grew by so much.
+    pub fn on_batches(&mut self, now: Micros, counts: &BatchCounts) {
+        self.at(now).batches.add(counts);
     }
 
     /// A request was answered.

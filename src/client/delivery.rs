@@ -111,6 +111,9 @@ pub enum ProduceError {
         /// Why.
         code: ErrorCode,
     },
+    /// It was not even taken: what interceptors are told of records that were refused.
+    #[error(transparent)]
+    NotSent(Box<SendError>),
     /// The producer was closed before the record was delivered.
     #[error("the producer was closed before the record was delivered")]
     Closed {
@@ -127,7 +130,7 @@ impl ProduceError {
                 matches!(*code, ErrorCode::UNKNOWN_SERVER_ERROR | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             }
             Self::TimedOut { maybe_written, .. } | Self::Closed { maybe_written } => *maybe_written,
-            Self::Fatal { .. } => false,
+            Self::Fatal { .. } | Self::NotSent(_) => false,
         }
     }
 
@@ -135,7 +138,18 @@ impl ProduceError {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { code, .. } | Self::Fatal { code } => Some(*code),
-            Self::TimedOut { .. } | Self::Closed { .. } => None,
+            Self::TimedOut { .. } | Self::Closed { .. } | Self::NotSent(_) => None,
         }
     }
+}
+
+/// What a send that waits for its end can meet.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The record was not taken.
+    #[error(transparent)]
+    NotSent(#[from] SendError),
+    /// It was, and was not delivered.
+    #[error(transparent)]
+    NotDelivered(#[from] ProduceError),
 }

@@ -12,7 +12,7 @@ mod metadata;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::connection::Order;
 pub(crate) use super::connection::{Answer, PendingReply, Reply, Versions};
-use super::error::{CallError, ClientError};
+use super::error::CallError;
 use super::settings::{ClientSettings, HostPort};
 use crate::protocol::{ApiKey, Request};
 use crate::types::BrokerId;
@@ -329,11 +329,12 @@ impl Inner {
             let same = cluster.brokers().find(|broker| *broker.host == *address.host && broker.port == address.port);
             let Some(id) = same.map(|broker| broker.id) else { continue };
             let connected = lanes.get(&key).is_some_and(|lane| lane.connection().is_some());
-            if connected && !lanes.contains_key(&Key::Broker(id)) {
-                if let Some(connection) = lanes.get(&key).and_then(|lane| lane.give_away()) {
-                    lanes.remove(&key);
-                    lanes.insert(Key::Broker(id), Lane::adopted(Key::Broker(id), connection, address));
-                }
+            if connected
+                && !lanes.contains_key(&Key::Broker(id))
+                && let Some(connection) = lanes.get(&key).and_then(|lane| lane.give_away())
+            {
+                lanes.remove(&key);
+                lanes.insert(Key::Broker(id), Lane::adopted(Key::Broker(id), connection, address));
             }
         }
         drop(lanes);
@@ -361,10 +362,6 @@ impl Network {
     pub(crate) fn retry_backoff(&self, failures: u32) -> Duration {
         self.0.backoff(self.0.settings.retry_backoff, self.0.settings.retry_backoff_max, failures)
     }
-
-    fn weak(&self) -> Weak<Inner> {
-        Rc::downgrade(&self.0)
-    }
 }
 
 /// Several failures as one that says all of it.
@@ -389,12 +386,6 @@ fn all_failed(mut failures: Vec<CallError>) -> CallError {
         to: if names.is_empty() { "any broker".into() } else { format!("any of {}", names.join(", ")).into() },
         why: if whys.is_empty() { "there was no time left to try".into() } else { whys.join("; ").into() },
         advice: ": is a broker running there? Look at bootstrap.servers".into(),
-    }
-}
-
-impl From<CallError> for Box<ClientError> {
-    fn from(error: CallError) -> Self {
-        Box::new(error.into())
     }
 }
 

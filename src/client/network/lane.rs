@@ -198,7 +198,9 @@ pub(super) async fn connect(lane: Rc<Lane>, network: Weak<Inner>, settings: Rc<C
             lane.not_before.set(Some(Instant::now() + wait));
             lane.last_error.replace(Some(error.clone()));
             lane.state.replace(State::Idle);
-            inner.metadata.ask_again();
+            if !matches!(lane.key, Key::Bootstrap(_)) {
+                inner.metadata.ask_again();
+            }
             lane.tell_all(Err(&error));
             return;
         }
@@ -213,12 +215,12 @@ pub(super) async fn connect(lane: Rc<Lane>, network: Weak<Inner>, settings: Rc<C
     drop(connection);
     // A lane that gave its connection away leads elsewhere by the time this one ends: then only the new lane, which sees that it
     // is closed, cares.
-    if driver.run().await == Ended::There {
-        if let Some(inner) = network.upgrade() {
-            let wait = inner.backoff(settings.reconnect_backoff, settings.reconnect_backoff_max, 1);
-            lane.not_before.set(Some(Instant::now() + wait));
-            // Whoever led there may not any more.
-            inner.metadata.ask_again();
-        }
+    if driver.run().await == Ended::There
+        && let Some(inner) = network.upgrade()
+    {
+        let wait = inner.backoff(settings.reconnect_backoff, settings.reconnect_backoff_max, 1);
+        lane.not_before.set(Some(Instant::now() + wait));
+        // Whoever led there may not any more.
+        inner.metadata.ask_again();
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Inner, Network, Target};
-use crate::client::cluster::Asked;
+use crate::client::cluster::{Asked, Cluster};
 use crate::client::error::{CallError, ClientError};
 use crate::protocol::ErrorCode;
 use crate::protocol::admin::{MetadataRequest, MetadataRequestTopic};
@@ -76,6 +76,11 @@ impl Network {
     /// the brokers are known. Errors: nobody answered in time.
     pub(crate) async fn metadata_for(&self, topics: &[&str], deadline: Duration) -> Result<(), ClientError> {
         self.touch(topics);
+        // An error is asked about anew by whoever comes next: the topic may have been created since.
+        let failed = |topic: &str| self.cluster().topic(topic).is_some_and(|topic| topic.error.is_some());
+        for topic in topics.iter().filter(|topic| failed(topic)) {
+            self.cluster_mut(|cluster| cluster.invalidate(topic));
+        }
         let known = |network: &Self| {
             let cluster = network.cluster();
             !cluster.is_empty() && topics.iter().all(|topic| cluster.is_fresh(topic))
@@ -156,6 +161,16 @@ impl Network {
         self.0.metadata.ask_again();
     }
 
+    /// Changes what is known without asking.
+    pub(crate) fn cluster_mut<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
+        change(&mut self.0.cluster.borrow_mut())
+    }
+
+    /// What is known of the brokers may be untrue: they are asked about again soon.
+    pub(crate) fn invalidate_brokers(&self) {
+        self.0.metadata.ask_again();
+    }
+
     /// No longer asks about a topic, and forgets what is known of it.
     pub(crate) fn forget_topic(&self, topic: &str) {
         self.0.wanted.borrow_mut().topics.remove(topic);
@@ -166,7 +181,7 @@ impl Network {
     pub(crate) fn learn<'h>(
         &self,
         brokers: impl IntoIterator<Item = (i32, &'h str, i32)>,
-        learn: impl FnOnce(&mut crate::client::cluster::Cluster),
+        learn: impl FnOnce(&mut Cluster),
     ) {
         {
             let mut cluster = self.0.cluster.borrow_mut();
