@@ -10,60 +10,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::load::Load;
+use super::load::Asked;
 use super::search::Record;
+use super::trial::Facts;
 
 /// Rises when a line changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
 /// A journal larger than this is not one: a thousand trials are a megabyte.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
-
-/// What was asked: two journals with the same answer to this question may be joined.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
-    /// `tune` or `grid`.
-    pub mode: String,
-    /// Of the cluster.
-    pub bootstrap: String,
-    /// What is sent.
-    pub load: Load,
-    /// `latency`, `throughput`, `cost`.
-    pub target: String,
-    /// Empty when nothing must hold.
-    pub slo: String,
-    /// All knobs with all levels.
-    pub space: String,
-    /// Seconds; of a grid, those of a cell.
-    pub budget_seconds: u64,
-    /// Seconds before each trial.
-    pub warmup_seconds: u64,
-    /// Of everything random.
-    pub seed: u64,
-}
-
-/// What the first trial told of the broker and of this host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Facts {
-    /// `ringlog`, `kafka`, `unknown`.
-    pub software: String,
-    /// Brokers.
-    pub brokers: u32,
-    /// In one word.
-    pub ack_class: String,
-    /// In sentences.
-    pub ack_words: String,
-    /// Whether the broker's own processor time is known: it runs on this host.
-    pub broker_cost_known: bool,
-    /// Of this host.
-    pub cpu_model: String,
-    /// Processors.
-    pub cores: u32,
-    /// Its kernel.
-    pub kernel: String,
-    /// Under the broker, as far as it is known.
-    pub disk: String,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,26 +108,6 @@ pub fn parse(text: &str) -> Result<Kept, String> {
     Ok(kept)
 }
 
-impl Asked {
-    /// What differs, with both values; `None` when nothing does.
-    pub fn difference(&self, other: &Self) -> Option<String> {
-        let value = |asked: &Self| serde_json::to_value(asked).unwrap_or_default();
-        first_difference("", &value(self), &value(other))
-    }
-}
-
-fn first_difference(name: &str, mine: &serde_json::Value, theirs: &serde_json::Value) -> Option<String> {
-    use serde_json::Value::Object;
-    match (mine, theirs) {
-        (Object(mine), Object(theirs)) => mine.iter().find_map(|(key, value)| {
-            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-            first_difference(&name, value, theirs.get(key).unwrap_or(&serde_json::Value::Null))
-        }),
-        _ if mine == theirs => None,
-        _ => Some(format!("{name} was {mine} and is {theirs} now")),
-    }
-}
-
 /// Reads a journal from its file.
 pub fn read(path: &Path) -> Result<Kept, JournalError> {
     let io = |source| JournalError::Io { path: path.to_owned(), source };
@@ -235,9 +169,12 @@ impl Journal {
         self.put(&Line::Facts(facts.clone()))
     }
 
-    /// A trial; on the device when this returns.
-    pub fn on_record(&mut self, record: &Record) -> Result<(), JournalError> {
-        self.put(&Line::Trial(record.clone()))
+    /// A trial; on the device when this returns. Gives back the record as a reader of the file will see it: a decimal may end a
+    /// hair off its binary, and a search that is resumed must see the same numbers as one that was not.
+    pub fn on_record(&mut self, record: &Record) -> Result<Record, JournalError> {
+        self.put(&Line::Trial(record.clone()))?;
+        let text = serde_json::to_string(record).expect("all of a record can be written as JSON");
+        Ok(serde_json::from_str(&text).expect("what was just written can be read"))
     }
 
     fn put(&mut self, line: &Line) -> Result<(), JournalError> {
@@ -251,6 +188,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tune::load::Load;
     use crate::tune::search::{Order, Purpose};
     use crate::tune::trial::Measured;
     use std::time::Duration;

@@ -123,6 +123,49 @@ impl Load {
     }
 }
 
+/// What was asked: two journals with the same answer to this question may be joined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// `tune` or `grid`.
+    pub mode: String,
+    /// Of the cluster.
+    pub bootstrap: String,
+    /// What is sent.
+    pub load: Load,
+    /// `latency`, `throughput`, `cost`.
+    pub target: String,
+    /// Empty when nothing must hold.
+    pub slo: String,
+    /// All knobs with all levels.
+    pub space: String,
+    /// Seconds; of a grid, those of a cell.
+    pub budget_seconds: u64,
+    /// Seconds before each trial.
+    pub warmup_seconds: u64,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+impl Asked {
+    /// What differs, with both values; `None` when nothing does.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let value = |asked: &Self| serde_json::to_value(asked).unwrap_or_default();
+        first_difference("", &value(self), &value(other))
+    }
+}
+
+fn first_difference(name: &str, mine: &serde_json::Value, theirs: &serde_json::Value) -> Option<String> {
+    use serde_json::Value::Object;
+    match (mine, theirs) {
+        (Object(mine), Object(theirs)) => mine.iter().find_map(|(key, value)| {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            first_difference(&name, value, theirs.get(key).unwrap_or(&serde_json::Value::Null))
+        }),
+        _ if mine == theirs => None,
+        _ => Some(format!("{name} was {mine} and is {theirs} now")),
+    }
+}
+
 /// One record of a topic, as far as a load needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {

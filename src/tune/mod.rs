@@ -11,20 +11,20 @@
 //! model   what explains cost and latency              advice   sentences · properties  to paste · report · html
 //! ```
 
-//X pub mod advice;
+pub mod advice;
 pub mod drift;
 pub mod effects;
 pub mod goal;
-//X pub mod grid;
+pub mod grid;
 //X pub mod html;
-//X pub mod journal;
+pub mod journal;
 pub mod least_squares;
-//X pub mod load;
+pub mod load;
 pub mod model;
 pub mod pareto;
-//X pub mod properties;
-//X pub mod report;
-//X pub mod run;
+pub mod properties;
+pub mod report;
+pub mod run;
 pub mod search;
 pub mod slo;
 pub mod space;

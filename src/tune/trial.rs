@@ -137,6 +137,30 @@ impl Measured {
     }
 }
 
+/// What the first trial told of the broker and of this host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// `ringlog`, `kafka`, `unknown`.
+    pub software: String,
+    /// Brokers.
+    pub brokers: u32,
+    /// In one word.
+    pub ack_class: String,
+    /// In sentences.
+    pub ack_words: String,
+    /// Whether the broker's own processor time is known: it runs on this host.
+    pub broker_cost_known: bool,
+    /// Of this host.
+    pub cpu_model: String,
+    /// Processors.
+    pub cores: u32,
+    /// Its kernel.
+    pub kernel: String,
+    /// Under the broker, as far as it is known.
+    pub disk: String,
+}
+
 /// Why a trial could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
@@ -155,6 +179,11 @@ pub trait Trial {
 
     /// Time since this tuner began, on the clock that budgets are of.
     fn elapsed(&self) -> Duration;
+
+    /// What the trials so far told of the broker and the host.
+    fn facts(&self) -> Option<Facts> {
+        None
+    }
 }
 
 #[cfg(test)]
