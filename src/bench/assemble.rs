@@ -7,7 +7,10 @@ use hdrhistogram::Histogram;
 
 use super::plan::{Kind, Plan};
 use super::recorder::{Collector, Interval, encode, percentiles};
-use super::report::{BatchFacts, BrokerFacts, CeilingFacts, GeneratorFacts, LoadPoint, Results, Run, SCHEMA_VERSION, Second, Spread, Tool, Verdict};
+use super::report::{
+    BatchFacts, BrokerFacts, CeilingFacts, GeneratorFacts, LoadPoint, Results, Run, SCHEMA_VERSION, Second, Spread,
+    Tool, Verdict,
+};
 use super::schedule::{Rate, Schedule};
 use super::units;
 use super::verify::Verification;
@@ -147,7 +150,11 @@ fn series(plan: &Plan, collector: &Collector, window: &Window, ramp_us: u64) -> 
             let latencies = &interval.latencies;
             backlog = (backlog + interval.sent).saturating_sub(interval.acked + interval.errors);
             let shown = if latencies.response.is_empty() { &latencies.end_to_end } else { &latencies.response };
-            let shown = if plan.kind.produces() || !latencies.end_to_end.is_empty() || !shown.is_empty() { shown } else { &latencies.service };
+            let shown = if plan.kind.produces() || !latencies.end_to_end.is_empty() || !shown.is_empty() {
+                shown
+            } else {
+                &latencies.service
+            };
             let at = |quantile| if shown.is_empty() { 0 } else { shown.value_at_quantile(quantile) };
             let sending = t < window.to;
             let middle = t * 1_000_000 + 500_000;
@@ -175,8 +182,9 @@ fn series(plan: &Plan, collector: &Collector, window: &Window, ramp_us: u64) -> 
 
 fn spread(histogram: &Histogram<u64>) -> Option<Spread> {
     let at = |quantile| histogram.value_at_quantile(quantile);
-    (!histogram.is_empty())
-        .then(|| [histogram.mean().round() as u64, at(0.5), at(0.75), at(0.95), at(0.99), at(0.999), at(0.9999), histogram.max()])
+    (!histogram.is_empty()).then(|| {
+        [histogram.mean().round() as u64, at(0.5), at(0.75), at(0.95), at(0.99), at(0.999), at(0.9999), histogram.max()]
+    })
 }
 
 fn offered(plan: &Plan, window: &Window, ramp_us: u64) -> Option<f64> {
@@ -199,9 +207,11 @@ fn batches(plan: &Plan, totals: &Interval) -> Option<BatchFacts> {
             records_per_batch: per(counts.records, counts.batches),
             bytes_per_batch,
             fill: raw_per_batch / plan.batch_size.max(1) as f64,
-            linger_expired_share: (counts.lingered + counts.full > 0).then(|| per(counts.lingered, counts.lingered + counts.full)),
+            linger_expired_share: (counts.lingered + counts.full > 0)
+                .then(|| per(counts.lingered, counts.lingered + counts.full)),
             batches_per_request: per(counts.batches, counts.requests),
-            compression_ratio: (counts.wire_bytes > 0 && plan.compression != "none").then(|| per(counts.raw_bytes, counts.wire_bytes)),
+            compression_ratio: (counts.wire_bytes > 0 && plan.compression != "none")
+                .then(|| per(counts.raw_bytes, counts.wire_bytes)),
             retries: counts.retries,
         }
     })
@@ -214,7 +224,9 @@ fn load_curve(plan: &Plan, collector: &Collector, window: &Window, ramp_us: u64)
     while from + step <= window.to {
         let totals = collector.totals(from, from + step, 0);
         let middle = (2 * from + step) * 500_000;
-        if let (Some(offered), Some(all)) = (Schedule::rate_at(plan.rate, middle, ramp_us), percentiles(&totals.latencies.response)) {
+        if let (Some(offered), Some(all)) =
+            (Schedule::rate_at(plan.rate, middle, ramp_us), percentiles(&totals.latencies.response))
+        {
             let achieved = totals.acked as f64 / step as f64;
             points.push(LoadPoint { offered, achieved, p50_us: all.p50, p99_us: all.p99, p999_us: all.p999 });
         }
@@ -265,7 +277,11 @@ fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> 
     let done = totals.acked + totals.consumed + totals.requests;
     let too_many_errors = totals.errors as f64 > ERRORS_MAX * (totals.acked + totals.errors).max(1) as f64;
     if too_many_errors {
-        reasons.push(format!("{} of {} records failed.", units::grouped(totals.errors), units::grouped(totals.acked + totals.errors)));
+        reasons.push(format!(
+            "{} of {} records failed.",
+            units::grouped(totals.errors),
+            units::grouped(totals.acked + totals.errors)
+        ));
     }
     if done == 0 {
         reasons.push("Nothing was answered while measuring.".to_owned());
@@ -367,11 +383,13 @@ mod tests {
         busy.generator = GeneratorFacts { threads: 1, busy_share: 0.9, ..GeneratorFacts::default() };
         let verdict = assemble(&Plan::default(), busy).verdict;
         assert!(verdict.client_bound && verdict.valid);
-        let late = found(|recorder| (0..300).for_each(|step| {
-            let at = step * 10_000 + 50_000;
-            recorder.on_sent(at, at - 50_000, at, 1);
-            recorder.on_acked(at, at - 50_000, at, 1, 1);
-        }));
+        let late = found(|recorder| {
+            (0..300).for_each(|step| {
+                let at = step * 10_000 + 50_000;
+                recorder.on_sent(at, at - 50_000, at, 1);
+                recorder.on_acked(at, at - 50_000, at, 1, 1);
+            })
+        });
         assert!(assemble(&Plan::default(), late).verdict.client_bound);
     }
 
@@ -383,18 +401,26 @@ mod tests {
 
     #[test]
     fn the_backlog_is_what_was_sent_and_not_answered() {
-        let run = assemble(&Plan::default(), found(|recorder| {
-            (0..30).for_each(|step| recorder.on_sent(step * 100_000, step * 100_000, step * 100_000, 1));
-            recorder.on_acked(1_500_000, 0, 0, 5, 5);
-            recorder.on_acked(4_500_000, 0, 0, 25, 5);
-        }));
+        let run = assemble(
+            &Plan::default(),
+            found(|recorder| {
+                (0..30).for_each(|step| recorder.on_sent(step * 100_000, step * 100_000, step * 100_000, 1));
+                recorder.on_acked(1_500_000, 0, 0, 5, 5);
+                recorder.on_acked(4_500_000, 0, 0, 25, 5);
+            }),
+        );
         assert_eq!(run.series.iter().map(|second| second.backlog).collect::<Vec<_>>(), [10, 15, 25, 25, 0]);
         assert_eq!(run.results.backlog_at_end, 25);
     }
 
     #[test]
     fn a_ramp_has_a_curve_by_offered_rate() {
-        let plan = Plan { rate: Rate::Ramp(100.0, 300.0), duration: std::time::Duration::from_secs(3), warmup: Default::default(), ..Plan::default() };
+        let plan = Plan {
+            rate: Rate::Ramp(100.0, 300.0),
+            duration: std::time::Duration::from_secs(3),
+            warmup: Default::default(),
+            ..Plan::default()
+        };
         let run = assemble(&plan, found(level));
         assert_eq!(run.load_curve.len(), 2);
         assert!(run.load_curve[0].offered < run.load_curve[1].offered);

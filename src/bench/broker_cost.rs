@@ -57,7 +57,8 @@ impl BrokerWatch {
         let log_dirs = broker.get("log.dirs").or_else(|| broker.get("log.dir"));
         let directory = log_dirs.and_then(|dirs| dirs.split(',').next()).map(|dir| PathBuf::from(dir.trim()));
         // A relative directory is relative to the broker's own.
-        let directory = directory.map(|dir| pid.map_or_else(|| dir.clone(), |pid| PathBuf::from(format!("/proc/{pid}/cwd")).join(&dir)));
+        let directory = directory
+            .map(|dir| pid.map_or_else(|| dir.clone(), |pid| PathBuf::from(format!("/proc/{pid}/cwd")).join(&dir)));
         let asked = || broker.get("admin.listener").filter(|listener| *listener != "off" && here.is_some()).cloned();
         let admin = plan.admin.clone().or_else(|| asked().filter(|_| software == "ringlog"));
         Self { pid, directory: directory.filter(|dir| pid.is_some() && dir.exists()), admin }
@@ -127,7 +128,8 @@ pub fn add_costs(facts: &mut BrokerFacts, kind: Kind, before: &Look, after: &Loo
         facts.rss_bytes = Some(after.rss_bytes);
         facts.rss_peak_bytes = Some(after.rss_peak_bytes);
         facts.context_switches = after.context_switches.checked_sub(before.context_switches);
-        facts.written_bytes = after.written_bytes.zip(before.written_bytes).and_then(|(after, before)| after.checked_sub(before));
+        facts.written_bytes =
+            after.written_bytes.zip(before.written_bytes).and_then(|(after, before)| after.checked_sub(before));
     }
     if let (Some(machine_before), Some(machine_after)) = (&before.machine, &after.machine) {
         let own = after.own_cpu_seconds - before.own_cpu_seconds;
@@ -170,8 +172,16 @@ mod tests {
     use super::*;
 
     fn look(at: Instant, cpu: f64, written: u64) -> Look {
-        let process = ProcessSample { user_seconds: cpu, rss_bytes: 7, written_bytes: Some(written), ..ProcessSample::default() };
-        Look { at, process: Some(process), machine: None, device: None, own_cpu_seconds: cpu / 2.0, counters: BTreeMap::new() }
+        let process =
+            ProcessSample { user_seconds: cpu, rss_bytes: 7, written_bytes: Some(written), ..ProcessSample::default() };
+        Look {
+            at,
+            process: Some(process),
+            machine: None,
+            device: None,
+            own_cpu_seconds: cpu / 2.0,
+            counters: BTreeMap::new(),
+        }
     }
 
     #[test]

@@ -45,7 +45,11 @@ pub(crate) fn consumer_settings(plan: &Plan, group: Option<&str>) -> Result<Cons
 
 /// Consumer `number`, from preparing to the end of its tail.
 pub(crate) async fn run(station: Arc<Station>, io: Io, number: u32) {
-    let done = if station.brief.plan.groups > 0 { grouped(&station, &io, number).await } else { assigned(&station, number).await };
+    let done = if station.brief.plan.groups > 0 {
+        grouped(&station, &io, number).await
+    } else {
+        assigned(&station, number).await
+    };
     if let Err(error) = done {
         station.tell(Told::Failed(error));
     }
@@ -66,7 +70,8 @@ async fn assigned(station: &Arc<Station>, number: u32) -> Result<(), BenchError>
     let cluster = Cluster::connect(client_settings(plan)?).await?;
     cluster.network.topic_ready(&brief.topic.name, Duration::from_secs(30)).await?;
     let mine = |partition: &u32| partition % plan.consumers == number % plan.consumers;
-    let positions: BTreeMap<u32, i64> = (0..).zip(brief.starts.iter().copied()).filter(|(partition, _)| mine(partition)).collect();
+    let positions: BTreeMap<u32, i64> =
+        (0..).zip(brief.starts.iter().copied()).filter(|(partition, _)| mine(partition)).collect();
     let readers = Reader::all(&cluster.network, &brief.topic, &positions, fetch_plan);
     station.tell(Told::Ready);
     let Some(clock) = station.started().await else { return Ok(()) };
@@ -87,7 +92,12 @@ async fn assigned(station: &Arc<Station>, number: u32) -> Result<(), BenchError>
 }
 
 /// One reader's loop.
-async fn read(station: Arc<Station>, cluster: std::rc::Rc<Cluster>, mut reader: Reader, clock: Clock) -> Result<(), BenchError> {
+async fn read(
+    station: Arc<Station>,
+    cluster: std::rc::Rc<Cluster>,
+    mut reader: Reader,
+    clock: Clock,
+) -> Result<(), BenchError> {
     let catching_up = station.brief.plan.kind == Kind::Consume;
     let mut stopped_at = None;
     let mut empty = 0;
@@ -156,7 +166,9 @@ impl<'a> Tally<'a> {
         let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
         let intended = value.and_then(Stamp::time_of);
         // Records that lay there before the run have no latency, only an age.
-        let age = intended.filter(|ns| *ns >= self.clock.host_ns(0)).map(|ns| self.now.saturating_sub(self.clock.at_host_ns(ns)));
+        let age = intended
+            .filter(|ns| *ns >= self.clock.host_ns(0))
+            .map(|ns| self.now.saturating_sub(self.clock.at_host_ns(ns)));
         let mut sheet = self.station.sheet();
         sheet.recorder.on_consumed(self.now, bytes as u64, age);
         sheet.last_us = sheet.last_us.max(self.now);

@@ -44,7 +44,8 @@ async fn idle(station: &Arc<Station>) -> Result<(), BenchError> {
     let memory = || pid.and_then(super::process::process).map(|process| process.rss_bytes);
     let before = memory();
     for number in &numbers {
-        let (station, address, opening, opened) = (Arc::clone(station), address.clone(), Arc::clone(&opening), Arc::clone(&opened));
+        let (station, address, opening, opened) =
+            (Arc::clone(station), address.clone(), Arc::clone(&opening), Arc::clone(&opened));
         let number = *number;
         tasks.push(spawn_local(async move {
             let wire = {

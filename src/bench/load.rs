@@ -101,7 +101,10 @@ pub fn run(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> R
             let worst = search.last().map(|step| step.why.clone()).unwrap_or_default();
             return Err(BenchError::Plan(format!("no rate was sustained; at the lowest one tried: {worst}")));
         };
-        watcher(Progress::Step(format!("the largest sustainable rate is {} records/s; measuring it", units::grouped(rate as u64))));
+        watcher(Progress::Step(format!(
+            "the largest sustainable rate is {} records/s; measuring it",
+            units::grouped(rate as u64)
+        )));
         plan.rate = Rate::Fixed(rate);
         plan.slo = None;
     }
@@ -146,7 +149,11 @@ fn middle(mut runs: Vec<Run>) -> Run {
         })
         .collect();
     let lossy = runs.iter().position(|run| run.verdict.lossy);
-    let nearest = rates.iter().enumerate().min_by(|a, b| (a.1 - target).abs().total_cmp(&(b.1 - target).abs())).map_or(0, |(at, _)| at);
+    let nearest = rates
+        .iter()
+        .enumerate()
+        .min_by(|a, b| (a.1 - target).abs().total_cmp(&(b.1 - target).abs()))
+        .map_or(0, |(at, _)| at);
     // A repeat that lost records is the one to report, whatever the others did.
     let mut run = runs.swap_remove(lossy.unwrap_or(nearest));
     if repeats.len() > 1 {
@@ -155,7 +162,12 @@ fn middle(mut runs: Vec<Run>) -> Run {
     run
 }
 
-fn search_rate(plan: &Plan, limit_us: f64, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<(Vec<SearchPoint>, Option<f64>), BenchError> {
+fn search_rate(
+    plan: &Plan,
+    limit_us: f64,
+    cancel: &Cancel,
+    watcher: &mut dyn FnMut(Progress),
+) -> Result<(Vec<SearchPoint>, Option<f64>), BenchError> {
     let slo = plan.slo.clone();
     let mut search = Search::new(SEARCH_START, limit_us, SEARCH_PRECISION);
     let mut steps = Vec::new();
@@ -194,13 +206,17 @@ fn search_rate(plan: &Plan, limit_us: f64, cancel: &Cancel, watcher: &mut dyn Fn
             "e2e.p99.9" => end_to_end.p999 as f64,
             _ => latency.p99 as f64,
         };
-        let backlog: Vec<f64> = run.series.iter().filter(|second| second.measured).map(|second| second.backlog as f64).collect();
+        let backlog: Vec<f64> =
+            run.series.iter().filter(|second| second.measured).map(|second| second.backlog as f64).collect();
         let third = backlog.len().div_ceil(3).max(1);
         let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
         let verdict = search.on_trial(Trial {
             achieved: run.results.records_per_second,
             latency_us,
-            backlog: (mean(&backlog[..third.min(backlog.len())]), mean(&backlog[backlog.len().saturating_sub(third)..])),
+            backlog: (
+                mean(&backlog[..third.min(backlog.len())]),
+                mean(&backlog[backlog.len().saturating_sub(third)..]),
+            ),
             errors: run.results.errors,
             client_bound: run.verdict.client_bound,
         });
@@ -282,7 +298,11 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         let (settings, plan) = (settings.clone(), plan.clone());
         threads[0].block_on(move || prepare(settings, plan, own_name))?
     };
-    let cleanup = Cleanup { io: threads[0].clone(), settings: settings.clone(), topic: prepared.topic.own.then(|| prepared.topic.name.clone()) };
+    let cleanup = Cleanup {
+        io: threads[0].clone(),
+        settings: settings.clone(),
+        topic: prepared.topic.own.then(|| prepared.topic.name.clone()),
+    };
     let software = software(&prepared.broker);
     let broker_watch = BrokerWatch::find(plan, software, &prepared.broker);
     let before = plan.ceilings.then(|| {
@@ -359,7 +379,8 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
 
 /// `2026-11-30T02:45:44Z`
 fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
 }
 
 /// Deletes the topic that was made for the run, also when the run fails.
@@ -392,7 +413,13 @@ struct Led {
     after: Look,
 }
 
-fn lead(brief: &Arc<Brief>, threads: &[Io], watch: &BrokerWatch, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Led, BenchError> {
+fn lead(
+    brief: &Arc<Brief>,
+    threads: &[Io],
+    watch: &BrokerWatch,
+    cancel: &Cancel,
+    watcher: &mut dyn FnMut(Progress),
+) -> Result<Led, BenchError> {
     let (told, hears) = mpsc::unbounded_channel();
     let (phase, phases) = watch::channel(Phase::Preparing);
     for (io, number) in threads.iter().zip(0..) {
@@ -574,17 +601,20 @@ impl Leader<'_> {
         let nothing = recorder::Interval::default();
         let second = self.collector.second(t).unwrap_or(&nothing);
         let latencies = &second.latencies;
-        let latency = recorder::percentiles(&latencies.response).or_else(|| recorder::percentiles(&latencies.end_to_end));
+        let latency =
+            recorder::percentiles(&latencies.response).or_else(|| recorder::percentiles(&latencies.end_to_end));
         let (records, bytes) = match plan.kind {
             Kind::Consume => (second.consumed, second.consumed_bytes),
             Kind::Idle | Kind::ConnectStorm => (second.requests, 0),
             _ => (second.acked, second.acked_bytes),
         };
         let measured = from.is_some_and(|from| t >= from);
-        let by_time = from.map_or(0.0, |from| (t + 1).saturating_sub(from) as f64 / plan.duration.as_secs_f64().max(1e-9));
-        let by_count = plan.records.filter(|_| measured).map_or(0.0, |all| {
-            1.0 - self.brief.budget.load(Ordering::Relaxed).min(all) as f64 / all.max(1) as f64
-        });
+        let by_time =
+            from.map_or(0.0, |from| (t + 1).saturating_sub(from) as f64 / plan.duration.as_secs_f64().max(1e-9));
+        let by_count = plan
+            .records
+            .filter(|_| measured)
+            .map_or(0.0, |all| 1.0 - self.brief.budget.load(Ordering::Relaxed).min(all) as f64 / all.max(1) as f64);
         let done = by_time.max(by_count).min(1.0);
         let errors = second.errors;
         (self.watcher)(Progress::Second { t, measured, done, records, bytes, errors, latency });
@@ -624,7 +654,13 @@ impl Leader<'_> {
         let began = from * recorder::INTERVAL_US;
         let planned = began + u64::try_from(plan.duration.as_micros()).unwrap_or(u64::MAX);
         // A run that ended by count or by exhaustion lasted until its last answer; others until their end.
-        let end = if ended_at >= planned { planned } else if interrupted { ended_at } else { last_us.max(began + 1) };
+        let end = if ended_at >= planned {
+            planned
+        } else if interrupted {
+            ended_at
+        } else {
+            last_us.max(began + 1)
+        };
         let whole = |us: u64| us.div_ceil(recorder::INTERVAL_US);
         Ok(Led {
             collector: std::mem::take(&mut self.collector),
@@ -650,18 +686,28 @@ struct Ending {
 }
 
 /// Reads back everything the run wrote and gives the ledger's verdict.
-fn verify(io: &Io, settings: ClientSettings, brief: &Arc<Brief>, ledger: Ledger, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Verification {
+fn verify(
+    io: &Io,
+    settings: ClientSettings,
+    brief: &Arc<Brief>,
+    ledger: Ledger,
+    cancel: &Cancel,
+    watcher: &mut dyn FnMut(Progress),
+) -> Verification {
     let expected = ledger.acked();
     watcher(Progress::Step(format!("reading back {} acknowledged records", units::grouped(expected))));
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let (brief, cancel) = (Arc::clone(brief), cancel.clone());
     // A first Ctrl-C ended the run; only one that comes now ends the reading.
     let was_cancelled = cancel.is_cancelled();
-    let answer = io.run(move || async move { read_back(settings, &brief, ledger, move || !was_cancelled && cancel.is_cancelled(), &sender).await });
+    let answer = io.run(move || async move {
+        read_back(settings, &brief, ledger, move || !was_cancelled && cancel.is_cancelled(), &sender).await
+    });
     while let Some(read) = receiver.blocking_recv() {
         watcher(Progress::Verified(read, expected));
     }
-    futures_lite::future::block_on(answer).unwrap_or_else(|why| Verification::skipped(format!("reading back failed: {why}")))
+    futures_lite::future::block_on(answer)
+        .unwrap_or_else(|why| Verification::skipped(format!("reading back failed: {why}")))
 }
 
 async fn read_back(
@@ -677,25 +723,37 @@ async fn read_back(
     cluster.network.topic_ready(&brief.topic.name, END_TIMEOUT).await?;
     let mut topic = brief.topic.clone();
     for (partition, leader) in topic.leaders.iter_mut().enumerate() {
-        if let Some((now, _)) = cluster.network.cluster().leader(&topic.name, super::target::partition_index(partition)) {
+        if let Some((now, _)) = cluster.network.cluster().leader(&topic.name, super::target::partition_index(partition))
+        {
             *leader = now;
         }
     }
     let ends = cluster.offsets(&topic, LATEST).await?;
-    let positions: BTreeMap<u32, i64> = (0..).zip(&brief.starts).filter(|(partition, start)| ends.get(*partition as usize) > Some(*start)).map(|(partition, start)| (partition, *start)).collect();
+    let positions: BTreeMap<u32, i64> = (0..)
+        .zip(&brief.starts)
+        .filter(|(partition, start)| ends.get(*partition as usize) > Some(*start))
+        .map(|(partition, start)| (partition, *start))
+        .collect();
     let plan = FetchPlan { partition_max_bytes: 4 << 20, max_wait: Duration::from_millis(100), ..FetchPlan::default() };
     let mut read = 0u64;
     let mut told = 0;
     for mut reader in Reader::all(&cluster.network, &topic, &positions, plan) {
         while !reader.is_idle() {
             if cancelled() {
-                return Ok(Verification::skipped(format!("interrupted after {} records were read back", units::grouped(read))));
+                return Ok(Verification::skipped(format!(
+                    "interrupted after {} records were read back",
+                    units::grouped(read)
+                )));
             }
             reader
                 .fetch(&cluster.network, |met| match met {
                     Met::Record(partition, offset, _, value) => {
                         read += 1;
-                        ledger.on_read(partition, offset, value.map_or(Read::Foreign, |value| Stamp::read(value, brief.run)));
+                        ledger.on_read(
+                            partition,
+                            offset,
+                            value.map_or(Read::Foreign, |value| Stamp::read(value, brief.run)),
+                        );
                     }
                     Met::Damaged(partition, first, last) => {
                         (first..=last).for_each(|offset| ledger.on_read(partition, offset, Read::Unknown));

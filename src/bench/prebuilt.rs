@@ -191,7 +191,15 @@ impl Sender {
             let failure = match code {
                 Ok(ErrorCode::NONE) => {
                     sheet.recorder.on_acked(now, sent, sent, records, batch.payload);
-                    let counts = BatchCounts { requests: 1, batches: 1, records, wire_bytes, raw_bytes: batch.raw, full: 1, ..BatchCounts::default() };
+                    let counts = BatchCounts {
+                        requests: 1,
+                        batches: 1,
+                        records,
+                        wire_bytes,
+                        raw_bytes: batch.raw,
+                        full: 1,
+                        ..BatchCounts::default()
+                    };
                     sheet.recorder.on_batches(now, &counts);
                     continue;
                 }

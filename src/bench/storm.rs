@@ -47,7 +47,8 @@ async fn storm(station: &Arc<Station>) -> Result<(), BenchError> {
 async fn one_after_the_other(station: Arc<Station>, clock: Clock, number: u32, address: HostPort) {
     let plan = &station.brief.plan;
     let over_us = u64::try_from((plan.warmup + plan.duration).as_micros()).unwrap_or(u64::MAX);
-    let mut schedule = Schedule::new(plan.rate, Arrival::Uniform, plan.connections, number, over_us, plan.workload.seed);
+    let mut schedule =
+        Schedule::new(plan.rate, Arrival::Uniform, plan.connections, number, over_us, plan.workload.seed);
     let Ok(mut timer) = Timer::new(clock) else { return };
     while !station.is_stopping() && station.may_send(1) {
         let mut intended: Micros = clock.now();

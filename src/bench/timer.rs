@@ -25,7 +25,12 @@ impl Timer {
     /// On the run's clock. Errors: no descriptor is left, or no runtime with I/O runs here.
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        Ok(Self { clock, descriptor: AsyncFd::try_with_interest(descriptor, Interest::READABLE)? })
+        #[expect(
+            deprecated,
+            reason = "what replaces it is unsafe: it must not outlive the descriptor, which is owned here"
+        )]
+        let descriptor = AsyncFd::try_with_interest(descriptor, Interest::READABLE)?;
+        Ok(Self { clock, descriptor })
     }
 
     /// Until `at`.

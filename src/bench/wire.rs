@@ -53,7 +53,9 @@ impl Wire {
             return Err(strange("an answer to something else"));
         }
         type Response<'a> = <ApiVersionsRequest<'a> as Request<'a>>::Response;
-        Response::decode_body(reader, VERSION).map(drop).map_err(|_| strange("an answer that is none; is it a Kafka broker?"))
+        Response::decode_body(reader, VERSION)
+            .map(drop)
+            .map_err(|_| strange("an answer that is none; is it a Kafka broker?"))
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! producer    faces and the task behind them      accumulator  records -> batches per partition, memory, waking
 //! partitioner which partition                     outgoing     one batch: filled, sealed, split
-//! delivery    what can become of a send           sender       what goes now, retries, expiry; lane: sequences
+//! delivery    what can become of a send           sender       what goes now, retries, expiry; sequences: of one partition
 //!
 //! consumer    faces and the thread behind them    fetcher      positions, what to fetch, what waits to be read
 //! assignor    how partitions are dealt out        membership   a member of a group: joins, beats, gives up, leaves
@@ -30,7 +30,7 @@ pub mod error;
 pub(crate) mod fake_broker;
 pub mod fetcher;
 pub mod io;
-mod lane;
+
 pub mod membership;
 pub(crate) mod network;
 mod outgoing;
@@ -38,6 +38,7 @@ mod partitioner;
 mod producer;
 mod record;
 mod sender;
+mod sequences;
 pub mod settings;
 
 pub use admin::{Admin, BlockingAdmin};
