@@ -51,7 +51,8 @@ impl Simulated {
     /// Without noise and drift.
     fn truth(&self, point: &[usize]) -> Measured {
         let value = |knob| self.space.value(point, knob);
-        let (ratio, codec_us) = [(1.0, 0.0), (1.9, 0.5), (2.6, 1.6), (1.8, 0.6), (2.5, 6.0)][value(Knob::Compression) as usize];
+        let (ratio, codec_us) =
+            [(1.0, 0.0), (1.9, 0.5), (2.6, 1.6), (1.8, 0.6), (2.5, 6.0)][value(Knob::Compression) as usize];
         let wire = self.size / ratio + 8.0;
         let room = ((value(Knob::BatchSize) as f64 - 61.0) / wire).floor().max(1.0);
         let linger = (value(Knob::Linger) as f64 / 1e3).max(60e-6);
@@ -185,7 +186,11 @@ fn against_the_grid(target: Target, slo: &str, rate: Option<f64>, seed: u64) -> 
     } else {
         0.0
     };
-    let words = format!("{target} {slo} at {rate:?}, seed {seed}: {} after {} trials", plane().words(&pick), search.records().len());
+    let words = format!(
+        "{target} {slo} at {rate:?}, seed {seed}: {} after {} trials",
+        plane().words(&pick),
+        search.records().len()
+    );
     (share, broker.now.as_secs_f64() / grid_time.as_secs_f64(), words)
 }
 

@@ -12,6 +12,7 @@ mod dump;
 mod problems;
 pub mod serve;
 pub mod serve_args;
+mod tune;
 mod version;
 
 use std::io::{self, Write};
@@ -27,6 +28,7 @@ Examples:
   ringlog serve -c server.properties             the same, with the settings of a Kafka broker
   ringlog check-config server.properties         what would serve say to this file, on this machine?
   ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
+  ringlog tune --rate 20k --slo 'p99<=10ms'      which batch.size and linger.ms for this load?
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings.";
 
@@ -49,6 +51,7 @@ enum Command {
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
     Bench(Box<bench::BenchArgs>),
+    Tune(Box<tune::TuneArgs>),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
         Command::Bench(args) => bench::run(*args, &mut out),
+        Command::Tune(args) => tune::run(*args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),

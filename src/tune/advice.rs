@@ -139,8 +139,11 @@ impl Words<'_> {
     }
 
     fn at(&self, summary: &Summary) -> String {
-        let name = if self.goal.target == Target::Latency { format!("{} ", self.goal.percentile()) } else { String::new() };
-        self.goal.number(&summary.measured).map_or_else(|| "not measured".to_owned(), |value| format!("{name}{}", number(self.goal, value)))
+        let name =
+            if self.goal.target == Target::Latency { format!("{} ", self.goal.percentile()) } else { String::new() };
+        self.goal
+            .number(&summary.measured)
+            .map_or_else(|| "not measured".to_owned(), |value| format!("{name}{}", number(self.goal, value)))
     }
 
     fn headline(
@@ -162,7 +165,9 @@ impl Words<'_> {
                 )
             }
             Verdict::KeepDefaults => match gain {
-                None => format!("Keep Kafka's defaults ({pick}): nothing that was tried is better ({}).", self.at(best)),
+                None => {
+                    format!("Keep Kafka's defaults ({pick}): nothing that was tried is better ({}).", self.at(best))
+                }
                 Some(gain) => format!(
                     "Keep Kafka's defaults: no gain over them was shown. The best found is {pick}, at {:.2}× their {} (95 % interval {:.2} to {:.2}).",
                     gain.ratio.value,
@@ -174,7 +179,11 @@ impl Words<'_> {
             Verdict::Change => {
                 let mut text = format!("Set {pick}: {}", self.at(best));
                 if let Some(default) = default {
-                    text.push_str(&format!("; Kafka's defaults ({}): {}", self.space.short(&default.point), self.at(default)));
+                    text.push_str(&format!(
+                        "; Kafka's defaults ({}): {}",
+                        self.space.short(&default.point),
+                        self.at(default)
+                    ));
                 }
                 match gain {
                     Some(gain) => {
@@ -197,7 +206,11 @@ impl Words<'_> {
                     None => text.push_str(". No pairs were measured beside each other, so there is no interval"),
                 }
                 if !default_holds {
-                    let must = if self.goal.slo.is_empty() { "carry the load".to_owned() } else { format!("hold {}", self.goal.slo) };
+                    let must = if self.goal.slo.is_empty() {
+                        "carry the load".to_owned()
+                    } else {
+                        format!("hold {}", self.goal.slo)
+                    };
                     text.push_str(&format!(". The defaults do not {must}"));
                 }
                 text.push('.');
@@ -234,7 +247,10 @@ impl Words<'_> {
             if share < HARDLY_EVER {
                 text.push_str("; hardly any waits for linger to pass, so a longer linger.ms would change nothing");
             } else if measured.fill < 0.5 {
-                text.push_str(&format!("; {} leave because linger has passed, so a larger batch.size would change nothing", percent(share)));
+                text.push_str(&format!(
+                    "; {} leave because linger has passed, so a larger batch.size would change nothing",
+                    percent(share)
+                ));
             } else {
                 text.push_str(&format!("; {} leave because linger has passed", percent(share)));
             }
@@ -274,9 +290,16 @@ impl Words<'_> {
     fn model(&mut self, model: &model::Report, recommended: Option<&Summary>) {
         if let Some(cpu) = model.cpu.as_ref().filter(|part| part.is_good()) {
             let whose = if self.facts.broker_cost_known { "the broker" } else { "the client" };
-            let terms: Vec<String> =
-                cpu.terms.iter().map(|term| format!("{} {} {}", units::digits(term.value), term.unit, term.of)).collect();
-            let mut text = format!("What {whose} pays: {} (off by {} on settings it was not fitted to)", terms.join(", "), percent(cpu.error));
+            let terms: Vec<String> = cpu
+                .terms
+                .iter()
+                .map(|term| format!("{} {} {}", units::digits(term.value), term.unit, term.of))
+                .collect();
+            let mut text = format!(
+                "What {whose} pays: {} (off by {} on settings it was not fitted to)",
+                terms.join(", "),
+                percent(cpu.error)
+            );
             let request = cpu.terms.iter().find(|term| term.name == "a");
             if let (Some(request), Some(summary)) = (request, recommended) {
                 let measured = &summary.measured;
@@ -296,14 +319,21 @@ impl Words<'_> {
 
     fn doubts(&mut self, search: &Search, best: &Summary) {
         if let Some(drift) = search.drift().shown() {
-            let doubt = if drift > super::drift::DRIFT_MAX { " That is too much to be sure: repeat on a quieter host." } else { "" };
+            let doubt = if drift > super::drift::DRIFT_MAX {
+                " That is too much to be sure: repeat on a quieter host."
+            } else {
+                ""
+            };
             self.say(format!(
                 "The host drifted by {} while the default point was watched; comparisons are corrected for it.{doubt}",
                 percent(drift)
             ));
         }
         if best.measured.client_bound {
-            self.say("The load generator, not the broker, was the limit at the pick: a faster client would find more.".to_owned());
+            self.say(
+                "The load generator, not the broker, was the limit at the pick: a faster client would find more."
+                    .to_owned(),
+            );
         }
         if self.goal.target == Target::Cost && !self.facts.broker_cost_known {
             self.say("The broker does not run on this host, so CPU is the client's own.".to_owned());
@@ -328,7 +358,8 @@ fn held_fixed(space: &Space, load: &Load) -> Vec<(String, String)> {
     for knob in Knob::ALL {
         let reads = knob != Knob::FetchMinBytes || load.consumers > 0;
         if !searched(knob) && reads {
-            let value = if knob == Knob::Partitions { load.partitions.to_string() } else { knob.word(knob.kafka_default(1)) };
+            let value =
+                if knob == Knob::Partitions { load.partitions.to_string() } else { knob.word(knob.kafka_default(1)) };
             add(knob.name(), value);
         }
     }
@@ -336,7 +367,10 @@ fn held_fixed(space: &Space, load: &Load) -> Vec<(String, String)> {
     add("buffer.memory", "33554432".to_owned());
     add("broker", "its settings and those of the host as they are".to_owned());
     if load.offered().is_none() {
-        add("outstanding", "each producer keeps twice max.in.flight batches outstanding, so that latency means something".to_owned());
+        add(
+            "outstanding",
+            "each producer keeps twice max.in.flight batches outstanding, so that latency means something".to_owned(),
+        );
     }
     list
 }
@@ -355,7 +389,8 @@ mod tests {
 
     #[test]
     fn a_gain_is_shown_when_its_interval_says_so() {
-        let (good, bad): (Vec<Measured>, Vec<Measured>) = (0..5).map(|index| (at(50.0 + f64::from(index)), at(100.0))).unzip();
+        let (good, bad): (Vec<Measured>, Vec<Measured>) =
+            (0..5).map(|index| (at(50.0 + f64::from(index)), at(100.0))).unzip();
         let pairs: Vec<(&Measured, &Measured)> = good.iter().zip(&bad).collect();
         let found = gain(&goal(Target::Latency), &pairs, 1).unwrap();
         assert!(found.shown && (0.45..0.52).contains(&found.better), "{found:?}");

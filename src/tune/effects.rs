@@ -107,14 +107,10 @@ fn width(values: &[f64]) -> f64 {
 }
 
 /// The levels around the pick's, without a gap, at which the number is as good and what must hold still does.
-fn as_good(
-    local: &[f64],
-    excess: &Option<Surrogate>,
-    pick: usize,
-    at: impl Fn(usize) -> Vec<usize>,
-) -> (usize, usize) {
+fn as_good(local: &[f64], excess: &Option<Surrogate>, pick: usize, at: impl Fn(usize) -> Vec<usize>) -> (usize, usize) {
     let good = |level: usize| {
-        local[level] >= local[pick] - AS_GOOD.ln_1p() && excess.as_ref().is_none_or(|excess| excess.mean(&at(level)) <= 0.0)
+        local[level] >= local[pick] - AS_GOOD.ln_1p()
+            && excess.as_ref().is_none_or(|excess| excess.mean(&at(level)) <= 0.0)
     };
     let (mut low, mut high) = (pick, pick);
     while low > 0 && good(low - 1) {

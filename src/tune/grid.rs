@@ -50,7 +50,8 @@ pub struct Grid {
 pub fn cells(space: &Space) -> Vec<Point> {
     let coarse = Space::grid();
     let of = |point: Point| {
-        let wanted: Vec<_> = coarse.factors.iter().zip(&point).map(|(factor, level)| (factor.knob, factor.levels[*level])).collect();
+        let wanted: Vec<_> =
+            coarse.factors.iter().zip(&point).map(|(factor, level)| (factor.knob, factor.levels[*level])).collect();
         space.nearest(&wanted)
     };
     coarse.points().map(of).collect()
@@ -107,7 +108,9 @@ impl Grid {
         if self.queue.is_empty() && !self.paired {
             self.paired = true;
             self.best = self.best_cell();
-            if let (Some(judged), Some(best)) = (self.plan.judged.clone(), self.best.clone().filter(|best| Some(best) != self.plan.judged.as_ref())) {
+            if let (Some(judged), Some(best)) =
+                (self.plan.judged.clone(), self.best.clone().filter(|best| Some(best) != self.plan.judged.as_ref()))
+            {
                 for pair in 0..PAIRS {
                     let both = if pair % 2 == 0 { [&best, &judged] } else { [&judged, &best] };
                     self.queue.extend(both.map(|point| (point.clone(), Purpose::Final)));
@@ -164,7 +167,8 @@ impl Grid {
 
     /// Pairs of (judged pick, best cell), measured beside each other.
     pub fn pairs(&self) -> Vec<(&Measured, &Measured)> {
-        let finals: Vec<&Record> = self.records.iter().filter(|record| record.order.purpose == Purpose::Final).collect();
+        let finals: Vec<&Record> =
+            self.records.iter().filter(|record| record.order.purpose == Purpose::Final).collect();
         let judged = self.plan.judged.as_ref();
         finals
             .chunks_exact(2)
@@ -206,11 +210,17 @@ mod tests {
         while let Step::Measure(order) = grid.next() {
             let began = now;
             now += Duration::from_secs(6);
-            let p99_us = if order.point == judged { 1010.0 } else { 1000.0 + 100.0 * order.point.iter().sum::<usize>() as f64 };
+            let p99_us =
+                if order.point == judged { 1010.0 } else { 1000.0 + 100.0 * order.point.iter().sum::<usize>() as f64 };
             let measured = Measured { p99_us, bytes_per_second: 1.0, valid: true, ..Measured::default() };
             grid.on_result(Record { order, began, ended: now, measured });
         }
-        let mut met: Vec<Point> = grid.records().iter().filter(|one| one.order.purpose == Purpose::Grid).map(|one| one.order.point.clone()).collect();
+        let mut met: Vec<Point> = grid
+            .records()
+            .iter()
+            .filter(|one| one.order.purpose == Purpose::Grid)
+            .map(|one| one.order.point.clone())
+            .collect();
         met.sort();
         let mut all = cells(&space);
         all.sort();

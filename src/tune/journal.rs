@@ -42,6 +42,13 @@ pub struct Kept {
     length: u64,
 }
 
+impl Kept {
+    /// Nothing kept yet.
+    pub fn empty(asked: Asked, started_at: String) -> Self {
+        Self { started_at, asked, facts: None, records: Vec::new(), length: 0 }
+    }
+}
+
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -210,7 +217,12 @@ mod tests {
     fn record(number: usize) -> Record {
         let began = Duration::from_millis(1500 * number as u64);
         Record {
-            order: Order { number, point: vec![0, number], duration: Duration::from_secs(1), purpose: Purpose::Explore },
+            order: Order {
+                number,
+                point: vec![0, number],
+                duration: Duration::from_secs(1),
+                purpose: Purpose::Explore,
+            },
             began,
             ended: began + Duration::from_millis(1400),
             measured: Measured { p99_us: 1234.5, broker_cpu_ms_per_mb: Some(0.7), valid: true, ..Measured::default() },
@@ -252,11 +264,7 @@ mod tests {
 
     #[test]
     fn foreign_files_are_refused_with_their_line() {
-        for (text, part) in [
-            ("", "empty"),
-            ("hello\n", "line 1"),
-            ("{\"facts\":{}}\n", "no header"),
-        ] {
+        for (text, part) in [("", "empty"), ("hello\n", "line 1"), ("{\"facts\":{}}\n", "no header")] {
             assert!(parse(text).unwrap_err().contains(part), "{text}");
         }
         let header = serde_json::to_string(&Line::Header {

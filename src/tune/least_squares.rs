@@ -33,7 +33,8 @@ pub fn fit(rows: &[Vec<f64>], values: &[f64]) -> Vec<f64> {
             if gram[column][column] <= 0.0 {
                 continue;
             }
-            let rest: f64 = (0..columns).filter(|other| *other != column).map(|other| gram[column][other] * solved[other]).sum();
+            let rest: f64 =
+                (0..columns).filter(|other| *other != column).map(|other| gram[column][other] * solved[other]).sum();
             let value = ((right[column] - rest) / gram[column][column]).max(0.0);
             moved = moved.max((value - solved[column]).abs());
             solved[column] = value;

@@ -112,7 +112,8 @@ impl Load {
             Ok(Keys::None) | Err(_) => "no keys".to_owned(),
             Ok(keys) => format!("keys {keys}"),
         };
-        let readers = if self.consumers > 0 { format!(", {}", plural(self.consumers, "consumer")) } else { String::new() };
+        let readers =
+            if self.consumers > 0 { format!(", {}", plural(self.consumers, "consumer")) } else { String::new() };
         format!(
             "{rate} of {size} ({}), {keys}, {}, {}{readers}, acks={}",
             self.payload,
@@ -206,7 +207,8 @@ pub fn likeness(seen: &[Seen], shrinks: f64) -> Result<Likeness, String> {
         None => "timestamps do not tell the rate: give --rate".to_owned(),
     });
     let size = sizes(seen);
-    sentences.push(format!("sizes: {}", size.parse::<Sizes>().map_or_else(|_| size.clone(), |sizes| sizes.to_string())));
+    sentences
+        .push(format!("sizes: {}", size.parse::<Sizes>().map_or_else(|_| size.clone(), |sizes| sizes.to_string())));
     let keys = keys(seen);
     sentences.push(match keys.parse::<Keys>() {
         Ok(Keys::None) | Err(_) => "keys: none".to_owned(),
@@ -219,7 +221,11 @@ pub fn likeness(seen: &[Seen], shrinks: f64) -> Result<Likeness, String> {
         shrinks if shrinks < 30.0 => Payload::Json,
         _ => Payload::Zeros,
     };
-    sentences.push(format!("zstd shrinks the values {} times; {} payload is used", units::digits(shrinks), payload.name()));
+    sentences.push(format!(
+        "zstd shrinks the values {} times; {} payload is used",
+        units::digits(shrinks),
+        payload.name()
+    ));
     Ok(Likeness { rate, size, keys, payload, sentences })
 }
 
@@ -290,7 +296,8 @@ fn keys(seen: &[Seen]) -> String {
         return format!("uniform:{distinct}");
     }
     let count = ranked.len() as f64;
-    let (x, y) = (ranked.iter().map(|pair| pair.0).sum::<f64>() / count, ranked.iter().map(|pair| pair.1).sum::<f64>() / count);
+    let (x, y) =
+        (ranked.iter().map(|pair| pair.0).sum::<f64>() / count, ranked.iter().map(|pair| pair.1).sum::<f64>() / count);
     let both: f64 = ranked.iter().map(|pair| (pair.0 - x) * (pair.1 - y)).sum();
     let spread: f64 = ranked.iter().map(|pair| (pair.0 - x).powi(2)).sum();
     format!("zipf:{distinct},{:.2}", (-both / spread.max(1e-9)).clamp(0.0, 5.0))
@@ -300,7 +307,11 @@ fn keys(seen: &[Seen]) -> String {
 mod tests {
     use super::*;
 
-    fn topic(count: u64, keys: impl Fn(&mut fastrand::Rng) -> Option<u64>, size: impl Fn(&mut fastrand::Rng) -> u64) -> Vec<Seen> {
+    fn topic(
+        count: u64,
+        keys: impl Fn(&mut fastrand::Rng) -> Option<u64>,
+        size: impl Fn(&mut fastrand::Rng) -> u64,
+    ) -> Vec<Seen> {
         let mut random = fastrand::Rng::with_seed(1);
         (0..count)
             .map(|index| Seen {

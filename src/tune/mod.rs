@@ -5,7 +5,7 @@
 //! journal before the next begins; nothing is recommended that was not measured beside Kafka's defaults in the same minutes.
 //!
 //! ```text
-//! load    what the user states, or a topic shows      space    knobs, levels, profiles, Latin hypercube
+//! load    what the user states, like a topic shows    space    knobs, levels, profiles, Latin hypercube
 //! slo     what must hold     goal   what is wanted    search   which trial next (surrogate, drift, pareto)
 //! trial   one measurement     journal   all of them   run      the loop · measuring   trials by bench · grid   every cell
 //! model   what explains cost and latency              advice   sentences · properties  to paste · report · html
@@ -16,10 +16,12 @@ pub mod drift;
 pub mod effects;
 pub mod goal;
 pub mod grid;
-//X pub mod html;
+pub mod html;
 pub mod journal;
 pub mod least_squares;
+pub mod like;
 pub mod load;
+pub mod measuring;
 pub mod model;
 pub mod pareto;
 pub mod properties;

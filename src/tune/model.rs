@@ -184,7 +184,9 @@ impl Filling {
         let mut best = (f64::INFINITY, 1.0, 0.0);
         for step in 0..=16 {
             let streams = most.powf(f64::from(step) / 16.0);
-            for turn_us in [0.0, 10.0, 20.0, 40.0, 70.0, 100.0, 150.0, 200.0, 300.0, 500.0, 700.0, 1000.0, 2000.0, 5000.0] {
+            for turn_us in
+                [0.0, 10.0, 20.0, 40.0, 70.0, 100.0, 150.0, 200.0, 300.0, 500.0, 700.0, 1000.0, 2000.0, 5000.0]
+            {
                 (self.streams, self.turn) = (streams, turn_us / 1e6);
                 let error: f64 = samples
                     .iter()
@@ -266,7 +268,12 @@ impl Traffic {
 
     fn columns(&self, joined: Joined) -> Vec<f64> {
         let none_if = |joined: bool, value: f64| if joined { 0.0 } else { value };
-        vec![self.requests, self.megabytes, none_if(joined.records, self.records), none_if(joined.batches, self.batches)]
+        vec![
+            self.requests,
+            self.megabytes,
+            none_if(joined.records, self.records),
+            none_if(joined.batches, self.batches),
+        ]
     }
 
     /// Median wait for the batch to be closed, microseconds. The record that opens a batch waits for all of the time, those
@@ -292,9 +299,7 @@ impl Model {
     /// Fits to these points.
     fn fit(shape: &LoadShape, space: &Space, samples: &[&Sample]) -> Self {
         let filling = Filling::fit(shape, space, samples);
-        let formula = |sample: &Sample| {
-            filling.traffic(shape, space, &sample.point, rate_of(shape, &sample.measured))
-        };
+        let formula = |sample: &Sample| filling.traffic(shape, space, &sample.point, rate_of(shape, &sample.measured));
         let costed: Vec<(Traffic, f64)> = samples
             .iter()
             .filter_map(|sample| {
@@ -346,8 +351,13 @@ impl Model {
     }
 
     fn cpu_terms(&self) -> Vec<Term> {
-        let records = if self.joined.records { "MB, with the records in them (one record size cannot tell them apart)" } else { "MB" };
-        let batches = if self.joined.batches { "request, with the batches in it (always about as many)" } else { "request" };
+        let records = if self.joined.records {
+            "MB, with the records in them (one record size cannot tell them apart)"
+        } else {
+            "MB"
+        };
+        let batches =
+            if self.joined.batches { "request, with the batches in it (always about as many)" } else { "request" };
         let rows = [
             ("a", batches, 1e3, "µs"),
             ("b", records, 1.0, "ms"),
@@ -374,7 +384,12 @@ impl Model {
         ];
         let terms = rows.iter().zip(&self.latency).filter(|(_, value)| **value > 0.0);
         terms
-            .map(|((name, of, unit), value)| Term { name: (*name).to_owned(), of: (*of).to_owned(), value: *value, unit })
+            .map(|((name, of, unit), value)| Term {
+                name: (*name).to_owned(),
+                of: (*of).to_owned(),
+                value: *value,
+                unit,
+            })
             .collect()
     }
 }

@@ -22,7 +22,11 @@ impl Axes {
     pub fn of(goal: &Goal, measured: &Measured) -> Option<Self> {
         let latency = measured.percentile(goal.percentile()).filter(|latency| *latency > 0.0)?;
         let throughput = Some(measured.bytes_per_second).filter(|bytes| *bytes > 0.0)?;
-        Some(Self { throughput: throughput.ln(), latency: -latency.ln(), cost: measured.cpu_ms_per_mb().map(|cpu| -cpu.ln()) })
+        Some(Self {
+            throughput: throughput.ln(),
+            latency: -latency.ln(),
+            cost: measured.cpu_ms_per_mb().map(|cpu| -cpu.ln()),
+        })
     }
 
     fn list(&self) -> [f64; 3] {
@@ -33,7 +37,8 @@ impl Axes {
     /// are noise: they neither save a point nor damn one.
     pub fn dominates(&self, other: &Self, tolerance: f64) -> bool {
         let pairs = || self.list().into_iter().zip(other.list());
-        pairs().all(|(mine, theirs)| mine >= theirs - tolerance) && pairs().any(|(mine, theirs)| mine > theirs + tolerance)
+        pairs().all(|(mine, theirs)| mine >= theirs - tolerance)
+            && pairs().any(|(mine, theirs)| mine > theirs + tolerance)
     }
 }
 

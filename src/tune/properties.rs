@@ -77,7 +77,9 @@ fn franz_go(space: &Space, point: &[usize]) -> String {
                 format!("kgo.ProducerBatchCompression(kgo.{codec}Compression()),")
             }
             // With idempotence on, kgo chooses five by itself and the option is not heeded.
-            Knob::InFlight => format!("kgo.MaxProduceRequestsInflightPerBroker({value}), // heeded only without idempotence"),
+            Knob::InFlight => {
+                format!("kgo.MaxProduceRequestsInflightPerBroker({value}), // heeded only without idempotence")
+            }
             Knob::FetchMinBytes => format!("kgo.FetchMinBytes({value}),"),
             Knob::Partitions => continue,
         };
@@ -115,7 +117,12 @@ mod tests {
     }
 
     fn point() -> Vec<usize> {
-        all().nearest(&[(Knob::BatchSize, 1 << 20), (Knob::Linger, 2), (Knob::Compression, 2), (Knob::FetchMinBytes, 65_536)])
+        all().nearest(&[
+            (Knob::BatchSize, 1 << 20),
+            (Knob::Linger, 2),
+            (Knob::Compression, 2),
+            (Knob::FetchMinBytes, 65_536),
+        ])
     }
 
     #[test]
@@ -129,7 +136,11 @@ mod tests {
             pastes[1].text,
             "batch.size=1048576\nmessage.max.bytes=1052672\nqueue.buffering.max.ms=2\ncompression.codec=zstd\nmax.in.flight.requests.per.connection=5\nfetch.min.bytes=65536\n"
         );
-        assert!(pastes[2].text.starts_with("kgo.ProducerBatchMaxBytes(1048576),\nkgo.ProducerLinger(2 * time.Millisecond),\n"));
+        assert!(
+            pastes[2]
+                .text
+                .starts_with("kgo.ProducerBatchMaxBytes(1048576),\nkgo.ProducerLinger(2 * time.Millisecond),\n")
+        );
     }
 
     #[test]
@@ -139,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_the_clients_read_back_is_what_was_written() {
-        use crate::client::{ConsumerSettings, ProducerSettings};
+        use crate::client::{ConsumerSettings, ProducerSettings, Settings as _};
         let space = Space::new(&[Knob::BatchSize, Knob::Linger, Knob::Compression, Knob::InFlight], 1).unwrap();
         let point = space.nearest(&[(Knob::BatchSize, 1 << 20), (Knob::Linger, 20), (Knob::Compression, 1)]);
         for paste in &pastes(&space, &point, 10.0)[..2] {
@@ -150,7 +161,10 @@ mod tests {
         }
         let fetch = Space::new(&[Knob::FetchMinBytes], 1).unwrap();
         let text = format!("bootstrap.servers=localhost:1\n{}", java(&fetch, &[2]));
-        assert_eq!(ConsumerSettings::builder().properties(text.as_bytes(), "pasted").build().unwrap().fetch_min_bytes, 16_384);
+        assert_eq!(
+            ConsumerSettings::builder().properties(text.as_bytes(), "pasted").build().unwrap().fetch_min_bytes,
+            16_384
+        );
     }
 
     #[test]

@@ -250,7 +250,9 @@ pub fn cells(space: &Space, goal: &Goal, setting: &Setting, mark: String) -> Vec
 /// Columns as wide as they must be; the first and the last to the left, numbers to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for row in rows {
@@ -343,7 +345,11 @@ impl GridAnswer {
         let best = setting(&grid.best_cell()?)?;
         let samples: Vec<Sample> = cells
             .iter()
-            .map(|cell| Sample { point: cell.point.clone(), carried: carried(&cell.measured), measured: cell.measured.clone() })
+            .map(|cell| Sample {
+                point: cell.point.clone(),
+                carried: carried(&cell.measured),
+                measured: cell.measured.clone(),
+            })
             .collect();
         let (_, model) = model::fit(&asked.load.shape(facts.cores.max(1)), &plan.space, &samples);
         let sweep_seconds = grid.sweep_time().as_secs_f64();
@@ -382,7 +388,10 @@ impl GridAnswer {
 
     /// Lines for a terminal.
     pub fn text(&self, space: &Space, goal: &Goal) -> String {
-        let number = |setting: &Setting| goal.number(&setting.measured).map_or_else(|| "not measured".to_owned(), |value| advice::number(goal, value));
+        let number = |setting: &Setting| {
+            goal.number(&setting.measured)
+                .map_or_else(|| "not measured".to_owned(), |value| advice::number(goal, value))
+        };
         let mut out = format!(
             "Best of {} cells: {} ({} {}), in {:.0} s.\n\n",
             self.cells.len(),
@@ -413,7 +422,11 @@ impl GridAnswer {
     pub fn sentences(&self, space: &Space) -> Vec<String> {
         let mut said = Vec::new();
         if self.end == End::Interrupted {
-            said.push(format!("Interrupted after {} of {} cells; --resume goes on.", self.cells.len(), Space::grid().len()));
+            said.push(format!(
+                "Interrupted after {} of {} cells; --resume goes on.",
+                self.cells.len(),
+                Space::grid().len()
+            ));
         }
         if let Some(judged) = &self.judged {
             let share = judged.share_of_best.map_or_else(
@@ -421,7 +434,10 @@ impl GridAnswer {
                 |share| format!("reaches {:.0} % of it", share * 100.0),
             );
             let interval = judged.ratio.as_ref().map_or_else(String::new, |gain| {
-                format!(" (ratio {:.3}, 95 % interval {:.3} to {:.3}, {} pairs)", gain.ratio.value, gain.ratio.low, gain.ratio.high, gain.pairs)
+                format!(
+                    " (ratio {:.3}, 95 % interval {:.3} to {:.3}, {} pairs)",
+                    gain.ratio.value, gain.ratio.low, gain.ratio.high, gain.pairs
+                )
             });
             said.push(format!(
                 "The search's pick {} {share}{interval}, found in {:.0} % of the grid's time.",
@@ -453,13 +469,19 @@ mod tests {
     #[test]
     fn tables_line_up_and_have_no_blanks_at_their_ends() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        let text = aligned(&[row(["settings", "p99", ""]), row(["a", "1.25 ms", "knee"]), row(["long name", "9 µs", ""])]);
+        let text =
+            aligned(&[row(["settings", "p99", ""]), row(["a", "1.25 ms", "knee"]), row(["long name", "9 µs", ""])]);
         assert_eq!(text, "settings       p99\na          1.25 ms  knee\nlong name     9 µs\n");
     }
 
     #[test]
     fn a_rate_that_was_not_reached_is_not_carried() {
-        let at = |records_per_second| Measured { offered_per_second: Some(100.0), records_per_second, valid: true, ..Measured::default() };
+        let at = |records_per_second| Measured {
+            offered_per_second: Some(100.0),
+            records_per_second,
+            valid: true,
+            ..Measured::default()
+        };
         assert!(carried(&at(99.0)) && !carried(&at(90.0)));
         assert!(carried(&Measured { valid: true, ..Measured::default() }));
     }

@@ -19,7 +19,8 @@ pub enum Course {
 }
 
 impl Course {
-    fn next(&mut self, now: std::time::Duration) -> Step {
+    /// What to do at `now`; asked once for each result.
+    pub fn next(&mut self, now: std::time::Duration) -> Step {
         match self {
             Self::Search(search) => search.next(now),
             Self::Grid(grid) => grid.next(),
@@ -81,7 +82,9 @@ pub fn replay(course: &mut Course, records: Vec<Record>) -> Result<(), String> {
                     order.duration.as_secs_f64()
                 ));
             }
-            Step::Done(_) => return Err(format!("the search ends before trial {} of the journal", record.order.number)),
+            Step::Done(_) => {
+                return Err(format!("the search ends before trial {} of the journal", record.order.number));
+            }
         }
     }
     Ok(())

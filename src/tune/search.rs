@@ -291,8 +291,10 @@ impl Search {
         self.queue.push_back((default.clone(), FIRST_RUNG, Purpose::Default));
         let mut known = vec![default];
         let profiles = space.profiles().into_iter().map(|(_, point)| (point, Purpose::Profile));
-        let explored =
-            space.latin_hypercube(self.effort.hypercube, self.plan.seed).into_iter().map(|point| (point, Purpose::Explore));
+        let explored = space
+            .latin_hypercube(self.effort.hypercube, self.plan.seed)
+            .into_iter()
+            .map(|point| (point, Purpose::Explore));
         for (point, purpose) in profiles.chain(explored) {
             if !known.contains(&point) {
                 known.push(point.clone());
@@ -546,7 +548,8 @@ impl Search {
         };
         let values = observe(&|summary| summary.standing.value.clamp(top - BAD, top + BAD));
         let value = Surrogate::fit(&self.plan.space, &values)?;
-        let constrained = summaries.iter().any(|summary| !summary.standing.is_feasible()) || !self.plan.goal.slo.is_empty();
+        let constrained =
+            summaries.iter().any(|summary| !summary.standing.is_feasible()) || !self.plan.goal.slo.is_empty();
         let excess = constrained
             .then(|| Surrogate::fit(&self.plan.space, &observe(&|summary| summary.standing.excess.clamp(-0.7, 1.0))))
             .flatten();
@@ -613,8 +616,7 @@ impl Search {
         let mut sorted: Vec<&Summary> = summaries.iter().collect();
         sorted.sort_by(|a, b| b.standing.compare(&a.standing));
         let near = sorted.iter().take(6).flat_map(|summary| space.neighbours(&summary.point));
-        let second: Vec<Point> =
-            sorted.first().map(|best| space.neighbours(&best.point)).unwrap_or_default();
+        let second: Vec<Point> = sorted.first().map(|best| space.neighbours(&best.point)).unwrap_or_default();
         let second = second.iter().flat_map(|point| space.neighbours(point)).collect::<Vec<_>>();
         let mut random = fastrand::Rng::with_seed(self.plan.seed ^ ((self.ordered as u64) << 20));
         let sample = (0..CANDIDATES_MAX / 2).map(|_| space.at(random.usize(..space.len())));
@@ -642,7 +644,8 @@ impl Search {
         let close = sorted.first().map(|best| best.standing);
         let racers = sorted.iter().take(RACERS).filter(|summary| {
             // Those that may yet be the best, and were not looked at long enough to know.
-            let close = close.is_some_and(|best| best.value - summary.standing.value < 0.15 && summary.standing.excess < 0.1);
+            let close =
+                close.is_some_and(|best| best.value - summary.standing.value < 0.15 && summary.standing.excess < 0.1);
             close && summary.weight < f64::from(THIRD_RUNG)
         });
         let racers: Vec<Point> = racers.map(|summary| summary.point.clone()).collect();
@@ -684,7 +687,11 @@ impl Search {
             .chunks_exact(2)
             .map(|pair| {
                 let (first, second) = (pair[0], pair[1]);
-                if first.order.point == default { (&second.measured, &first.measured) } else { (&first.measured, &second.measured) }
+                if first.order.point == default {
+                    (&second.measured, &first.measured)
+                } else {
+                    (&first.measured, &second.measured)
+                }
             })
             .collect()
     }

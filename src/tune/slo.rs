@@ -51,7 +51,8 @@ impl FromStr for Slo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split(" and ").flat_map(|part| part.split([',', '&'])).map(str::trim).filter(|part| !part.is_empty());
+        let parts =
+            text.split(" and ").flat_map(|part| part.split([',', '&'])).map(str::trim).filter(|part| !part.is_empty());
         let limits = parts.map(limit).collect::<Result<Vec<_>, _>>()?;
         if limits.is_empty() { Err("the SLO is empty; write it as p99<=10ms".to_owned()) } else { Ok(Self(limits)) }
     }

@@ -105,8 +105,10 @@ impl Knob {
             Self::InFlight => (1..=5).collect(),
             Self::Partitions => {
                 let factors = [(1, 4), (1, 2), (1, 1), (2, 1), (4, 1)];
-                let mut levels: Vec<u64> =
-                    factors.iter().map(|(up, down)| (partitions * up / down).clamp(1, PARTITIONS_MAX.max(partitions))).collect();
+                let mut levels: Vec<u64> = factors
+                    .iter()
+                    .map(|(up, down)| (partitions * up / down).clamp(1, PARTITIONS_MAX.max(partitions)))
+                    .collect();
                 levels.dedup();
                 levels
             }
@@ -230,7 +232,12 @@ impl Space {
             ("latency", &[(Knob::Linger, 0), (Knob::BatchSize, 16 * KIB), (Knob::FetchMinBytes, 1)]),
             (
                 "throughput",
-                &[(Knob::BatchSize, 128 * KIB), (Knob::Linger, 50), (Knob::Compression, 1), (Knob::FetchMinBytes, 64 * KIB)],
+                &[
+                    (Knob::BatchSize, 128 * KIB),
+                    (Knob::Linger, 50),
+                    (Knob::Compression, 1),
+                    (Knob::FetchMinBytes, 64 * KIB),
+                ],
             ),
             ("balanced", &[(Knob::BatchSize, 64 * KIB), (Knob::Linger, 5)]),
             ("large batches", &[(Knob::BatchSize, 1024 * KIB), (Knob::Linger, 10)]),
@@ -285,8 +292,9 @@ impl Space {
     /// `batch.size=65536 linger.ms=2`.
     pub fn words(&self, point: &[usize]) -> String {
         let words = self.factors.iter().zip(point);
-        let words: Vec<String> =
-            words.map(|(factor, level)| format!("{}={}", factor.knob.name(), factor.knob.word(factor.levels[*level]))).collect();
+        let words: Vec<String> = words
+            .map(|(factor, level)| format!("{}={}", factor.knob.name(), factor.knob.word(factor.levels[*level])))
+            .collect();
         words.join(" ")
     }
 

@@ -167,7 +167,8 @@ impl Surrogate {
             // A weak preference for smooth shapes: few points would else be explained by wiggles or by noise alone.
             let prior: f64 = hyper.lengths.iter().map(|length| -0.5 * (length / 0.8).ln().powi(2) * 0.5).sum();
             let noise = -0.5 * (hyper.noise / 0.1).ln().powi(2) * 0.5;
-            solve(&shape, &places, &values, &weights, hyper).map_or(f64::NEG_INFINITY, |(_, _, value)| value + prior + noise)
+            solve(&shape, &places, &values, &weights, hyper)
+                .map_or(f64::NEG_INFINITY, |(_, _, value)| value + prior + noise)
         };
         let mut best = Hyper { lengths: vec![0.6; shape.len()], noise: 0.1 };
         let mut best_value = likelihood(&best);
@@ -229,7 +230,8 @@ impl Surrogate {
 /// Chance that a standard normal lies below `value`. Source: Abramowitz and Stegun 26.2.17; the error is below 1e-7.
 pub fn normal_below(value: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * value.abs());
-    let poly = t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let poly =
+        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
     let tail = normal_density(value) * poly;
     if value >= 0.0 { 1.0 - tail } else { tail }
 }
@@ -305,7 +307,8 @@ mod tests {
         let truth = |point: &[usize]| -0.1 * (point[0] as f64 - 4.0).powi(2);
         let surrogate = Surrogate::fit(&space, &observe(&space, 16, 0.005, truth)).unwrap();
         let column: Vec<f64> = (0..7).map(|level| surrogate.mean(&[4, level])).collect();
-        let width = column.iter().copied().fold(f64::NEG_INFINITY, f64::max) - column.iter().copied().fold(f64::INFINITY, f64::min);
+        let width = column.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+            - column.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(width < 0.15, "{width}: {column:?}");
     }
 
