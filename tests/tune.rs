@@ -3,12 +3,19 @@
 
 use std::time::Duration;
 
+use ringlog::tune::advice::Verdict;
 use ringlog::tune::effects::{Matters, effects};
 use ringlog::tune::goal::{Goal, Target};
+use ringlog::tune::grid::{Grid, GridPlan};
+use ringlog::tune::html::Page;
+use ringlog::tune::journal::{self, Journal};
+use ringlog::tune::load::{Asked, Load};
 use ringlog::tune::model::{self, LoadShape, Sample};
-use ringlog::tune::search::{End, Plan, Record, Search, Step};
+use ringlog::tune::report::{Answer, GridAnswer};
+use ringlog::tune::run::{self, Course};
+use ringlog::tune::search::{End, Plan, Purpose, Search};
 use ringlog::tune::space::{Knob, Point, Space};
-use ringlog::tune::trial::{Measured, Trial, TrialError};
+use ringlog::tune::trial::{Facts, Measured, Trial, TrialError};
 
 /// Beside measuring, a trial warms up and connects.
 const OVERHEAD: Duration = Duration::from_millis(1500);
@@ -147,21 +154,52 @@ fn plan(space: Space, target: Target, slo: &str, budget: Duration, seed: u64) ->
     Plan { space, goal: Goal { target, slo: slo.parse().unwrap_or_default() }, budget, seed, overhead: OVERHEAD }
 }
 
-/// To the end, or until `most` trials are made.
-fn carry_on(search: &mut Search, broker: &mut Simulated, most: usize) -> Option<End> {
-    loop {
-        if search.records().len() >= most {
-            return None;
-        }
-        match search.next(broker.elapsed()) {
-            Step::Done(end) => return Some(end),
-            Step::Measure(order) => {
-                let began = broker.elapsed();
-                let measured = broker.measure(&order.point, order.duration).expect("a simulated broker does not fail");
-                search.on_result(Record { order, began, ended: broker.elapsed(), measured });
-            }
-        }
+/// Another trait object that gives up after so many trials, as Ctrl-C does.
+struct Impatient<'a>(&'a mut Simulated, usize);
+
+impl Trial for Impatient<'_> {
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Measured, TrialError> {
+        self.1 = self.1.checked_sub(1).ok_or(TrialError::Interrupted)?;
+        self.0.measure(point, duration)
     }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+fn searched(plan: Plan, broker: &mut Simulated) -> (Search, End) {
+    let mut course = Course::Search(Box::new(Search::new(plan).expect("the budget is enough")));
+    let ended = run::run(&mut course, broker, None, true, &mut |_| {}).expect("there is no journal to fail");
+    let Course::Search(search) = course else { unreachable!("it was a search") };
+    (*search, ended.end)
+}
+
+fn asked(plan: &Plan, load: Load) -> Asked {
+    Asked {
+        mode: "tune".to_owned(),
+        bootstrap: "simulated:9092".to_owned(),
+        load,
+        target: plan.goal.target.name().to_owned(),
+        slo: plan.goal.slo.to_string(),
+        space: plan.space.to_string(),
+        budget_seconds: plan.budget.as_secs(),
+        warmup_seconds: 1,
+        seed: plan.seed,
+    }
+}
+
+fn load(rate: &str) -> Load {
+    Load { rate: rate.to_owned(), size: "1000".to_owned(), partitions: 1, ..Load::default() }
+}
+
+fn facts() -> Facts {
+    Facts { software: "kafka".to_owned(), broker_cost_known: true, cores: 1, ..Facts::default() }
+}
+
+fn answer(search: &Search, end: End, load: Load) -> Answer {
+    let asked = asked(search.plan(), load);
+    Answer::of(search, end, &asked, &facts(), "2026-01-01T00:00:00Z").expect("something was measured")
 }
 
 /// The share of the full grid's best that the pick reaches, both without noise; and the share of the grid's time it took.
@@ -177,8 +215,7 @@ fn against_the_grid(target: Target, slo: &str, rate: Option<f64>, seed: u64) -> 
     let grid_time = (CELL + OVERHEAD) * grid.len() as u32;
 
     let mut broker = Simulated::new(plane(), rate, seed);
-    let mut search = Search::new(plan(plane(), target, slo, grid_time / 4, seed)).expect("the budget is enough");
-    carry_on(&mut search, &mut broker, usize::MAX);
+    let (search, _) = searched(plan(plane(), target, slo, grid_time / 4, seed), &mut broker);
     let pick = search.pick().expect("something was measured");
     let found = broker.truth(&pick);
     let share = if goal.standing(&found).is_feasible() {
@@ -219,4 +256,275 @@ fn the_grids_best_is_found_in_a_quarter_of_its_time() {
     let reached = shares.iter().filter(|share| **share >= 0.95).count();
     println!("{reached} of {} reach 95 %; the worst is {:.3}", shares.len(), shares[0]);
     assert!(reached * 20 >= shares.len() * 19 && shares[0] > 0.8, "{reached} of {}: {shares:?}", shares.len());
+}
+
+#[test]
+fn a_broker_that_obeys_the_model_is_predicted_within_a_tenth() {
+    for (rate, seed) in [(5_000.0, 1), (20_000.0, 2), (60_000.0, 3)] {
+        let broker = Simulated::new(plane(), Some(rate), seed);
+        let shape = LoadShape { rate: Some(rate), record_bytes: 1000.0, producers: 1.0, keyed: false, cores: 1.0 };
+        let points = plane().latin_hypercube(22, seed).into_iter();
+        let samples: Vec<Sample> = points
+            .map(|point| {
+                let mut noisy = Simulated {
+                    space: plane(),
+                    random: fastrand::Rng::with_seed(seed + point[0] as u64),
+                    ..Simulated::new(plane(), Some(rate), seed)
+                };
+                let measured = noisy.measure(&point, Duration::from_secs(5)).expect("a simulated broker does not fail");
+                Sample { carried: measured.records_per_second > rate * 0.98, measured, point }
+            })
+            .collect();
+        let (model, report) = model::fit(&shape, &plane(), &samples);
+        let (model, cpu, p50) =
+            (model.expect("enough points"), report.cpu.expect("cost"), report.p50.expect("latency"));
+        println!("at {rate}: held-out error {:.1} % of CPU, {:.1} % of p50", cpu.error * 100.0, p50.error * 100.0);
+        assert!(cpu.error <= 0.10 && p50.error <= 0.10, "at {rate}: {} {}", cpu.error, p50.error);
+        // And against the truth, where nothing was measured.
+        let held: Vec<(f64, f64)> = plane()
+            .points()
+            .filter(|point| samples.iter().all(|sample| sample.point != *point))
+            .filter(|point| broker.truth(point).records_per_second > rate * 0.98)
+            .map(|point| {
+                let (found, expected) = (broker.truth(&point), model.predict(&plane(), &point, rate));
+                let off =
+                    |found: f64, expected: Option<f64>| (expected.expect("both parts were fitted") / found - 1.0).abs();
+                (
+                    off(found.broker_cpu_ms_per_mb.expect("cost"), expected.cpu_ms_per_mb),
+                    off(found.p50_us, expected.p50_us),
+                )
+            })
+            .collect();
+        let mean = |pick: fn(&(f64, f64)) -> f64| held.iter().map(pick).sum::<f64>() / held.len() as f64;
+        assert!(
+            mean(|off| off.0) <= 0.10 && mean(|off| off.1) <= 0.10,
+            "at {rate}: {} {}",
+            mean(|off| off.0),
+            mean(|off| off.1)
+        );
+    }
+}
+
+#[test]
+fn a_knob_that_does_not_matter_is_said_not_to() {
+    // The simulated broker has no use for requests in flight; linger matters a great deal.
+    let space = Space::new(&[Knob::BatchSize, Knob::Linger, Knob::InFlight], 1).expect("three knobs");
+    let mut right = 0;
+    for seed in 1..=6 {
+        let mut broker = Simulated::new(space.clone(), Some(5_000.0), seed);
+        let plan = plan(space.clone(), Target::Latency, "", Duration::from_secs(900), seed);
+        let (search, _) = searched(plan, &mut broker);
+        let effects = effects(&search);
+        let of = |knob| effects.iter().find(|effect| effect.knob == knob).expect("every knob has an effect");
+        println!("seed {seed}: linger {:?}, in flight {:?}", of(Knob::Linger), of(Knob::InFlight));
+        assert_eq!(of(Knob::Linger).matters, Matters::Yes, "seed {seed}");
+        assert_ne!(of(Knob::InFlight).matters, Matters::Yes, "seed {seed}");
+        right += u32::from(of(Knob::InFlight).matters == Matters::No);
+    }
+    assert!(right >= 4, "{right} of 6");
+}
+
+#[test]
+fn the_gain_is_stated_with_an_interval_that_holds_the_truth() {
+    let mut held = 0;
+    for seed in 1..=10 {
+        let mut broker = Simulated::new(plane(), Some(5_000.0), seed);
+        let (search, end) = searched(plan(plane(), Target::Latency, "", Duration::from_secs(300), seed), &mut broker);
+        let answer = answer(&search, end, load("5k"));
+        let gain = answer.advice.gain.expect("the default is not the best here");
+        let (pick, default) = (broker.truth(&answer.advice.pick), broker.truth(&plane().default_point()));
+        let truth = pick.p99_us / default.p99_us;
+        assert!(gain.shown && answer.advice.verdict == Verdict::Change, "seed {seed}: {}", answer.advice.headline);
+        held += u32::from(gain.ratio.low * 0.97 <= truth && truth <= gain.ratio.high * 1.03);
+    }
+    assert!(held >= 8, "{held} of 10 intervals hold the truth");
+}
+
+#[test]
+fn where_nothing_is_to_be_gained_the_defaults_are_kept() {
+    // At this rate and goal every setting carries the load alike.
+    let space = Space::new(&[Knob::InFlight], 1).expect("one knob");
+    for seed in 1..=5 {
+        let mut broker = Simulated::new(space.clone(), Some(5_000.0), seed);
+        let (search, end) =
+            searched(plan(space.clone(), Target::Latency, "", Duration::from_secs(400), seed), &mut broker);
+        let answer = answer(&search, end, load("5k"));
+        assert_eq!(answer.advice.verdict, Verdict::KeepDefaults, "seed {seed}: {}", answer.advice.headline);
+        assert_eq!(answer.recommended.point, space.default_point());
+    }
+}
+
+#[test]
+fn an_slo_nothing_can_hold_is_said_and_nothing_is_recommended() {
+    let mut broker = Simulated::new(plane(), Some(5_000.0), 1);
+    let plan = plan(plane(), Target::Cost, "p99<=500us", Duration::from_secs(200), 1);
+    let (search, end) = searched(plan, &mut broker);
+    let answer = answer(&search, end, load("5k"));
+    assert_eq!(answer.advice.verdict, Verdict::NothingHolds);
+    assert!(answer.advice.headline.contains("p99<=500us"), "{}", answer.advice.headline);
+    assert!(!answer.text(&plane(), &search.plan().goal).contains("librdkafka"));
+}
+
+#[test]
+fn drift_is_noticed_and_does_not_decide() {
+    let mut good = 0;
+    for seed in 1..=8 {
+        let quiet = Simulated::new(plane(), Some(5_000.0), seed);
+        let mut drifting =
+            Simulated { drift: |at| if at > 60.0 { 1.6 } else { 1.0 }, ..Simulated::new(plane(), Some(5_000.0), seed) };
+        let (search, end) = searched(plan(plane(), Target::Latency, "", Duration::from_secs(300), seed), &mut drifting);
+        let shown = search.drift().shown();
+        println!(
+            "seed {seed}: drift {shown:?} over {} checks, pick {}",
+            search.drift().checks(),
+            plane().words(&search.pick().expect("a pick"))
+        );
+        assert!(shown.is_some_and(|drift| (0.3..1.0).contains(&drift)), "seed {seed}: {shown:?}");
+        let answer = answer(&search, end, load("5k"));
+        assert!(answer.advice.sentences.iter().any(|sentence| sentence.contains("drifted")), "seed {seed}");
+        let best = plane().points().map(|point| quiet.truth(&point).p99_us).fold(f64::INFINITY, f64::min);
+        good += u32::from(best / quiet.truth(&answer.advice.pick).p99_us >= 0.95);
+    }
+    assert!(good >= 7, "{good} of 8 picks are good all the same");
+}
+
+#[test]
+fn an_interrupted_search_ends_where_a_whole_one_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plan = || plan(plane(), Target::Cost, "p99<=20ms", Duration::from_secs(200), 7);
+    let question = asked(&plan(), load("20k"));
+    let course = || Course::Search(Box::new(Search::new(plan()).expect("the budget is enough")));
+    let broker = || Simulated::new(plane(), Some(20_000.0), 7);
+
+    let whole_path = dir.path().join("whole.jsonl");
+    let (mut whole, mut undisturbed) = (course(), broker());
+    let mut journal = Journal::create(&whole_path, &question, "").expect("a new file");
+    run::run(&mut whole, &mut undisturbed, Some(&mut journal), true, &mut |_| {}).expect("the journal can be written");
+
+    // The same broker, interrupted twice; its clock and its noise go on as they would have.
+    let path = dir.path().join("pieces.jsonl");
+    let mut broker = broker();
+    Journal::create(&path, &question, "").expect("a new file");
+    let mut last = None;
+    for patience in [9, 17, usize::MAX] {
+        let (mut journal, kept) = Journal::resume(&path, &question).expect("the same question");
+        let mut course = course();
+        run::replay(&mut course, kept.records).expect("the same program");
+        let ended = run::run(&mut course, &mut Impatient(&mut broker, patience), Some(&mut journal), true, &mut |_| {});
+        last = Some((course, ended.expect("the journal can be written").end));
+    }
+    let (pieces, end) = last.expect("three pieces");
+    assert_ne!(end, End::Interrupted);
+    assert_eq!(whole.records(), pieces.records());
+    assert_eq!(journal::read(&whole_path).expect("written").records, journal::read(&path).expect("written").records);
+    let (Course::Search(whole), Course::Search(pieces)) = (whole, pieces) else { unreachable!("both were searches") };
+    assert_eq!(whole.pick(), pieces.pick());
+
+    // A finished search answers again without a trial.
+    let mut again = course();
+    run::replay(&mut again, pieces.records().to_vec()).expect("the same program");
+    let ended = run::run(&mut again, &mut Impatient(&mut broker, 0), None, true, &mut |_| {}).expect("no journal");
+    let Course::Search(again) = again else { unreachable!("it was a search") };
+    assert!(ended.end != End::Interrupted && again.pick() == whole.pick());
+
+    // Another program's journal is not gone on with.
+    let mut foreign = pieces.records().to_vec();
+    foreign[3].order.point = vec![0, 0];
+    assert!(run::replay(&mut course(), foreign).expect_err("not its trials").contains("another version"));
+}
+
+#[test]
+fn the_grid_judges_a_search_in_pairs() {
+    let goal = Goal { target: Target::Latency, slo: "p99<=1s".parse().expect("a limit") };
+    let mut broker = Simulated::new(plane(), Some(5_000.0), 3);
+    let plan = GridPlan { space: plane(), goal: goal.clone(), cell: CELL, seed: 3, judged: Some(vec![5, 0]) };
+    let mut course = Course::Grid(Box::new(Grid::new(plan)));
+    let ended = run::run(&mut course, &mut broker, None, true, &mut |_| {}).expect("no journal");
+    let Course::Grid(grid) = course else { unreachable!("it was a grid") };
+    let question =
+        Asked { mode: "grid".to_owned(), ..asked(&self::plan(plane(), Target::Latency, "", CELL, 3), load("5k")) };
+    let answer =
+        GridAnswer::of(&grid, ended.end, &question, &facts(), "", Some(Duration::from_secs(150))).expect("measured");
+    assert_eq!(answer.cells.len(), 42);
+    let judged = answer.judged.as_ref().expect("a search was judged");
+    assert!((0.9..1.1).contains(&judged.share_of_best.expect("in pairs")) && judged.share_of_time < 0.25);
+    let text = answer.text(&plane(), &goal);
+    assert!(text.contains("of the grid's time") && text.contains("Kafka's default"), "{text}");
+    let page =
+        Page { space: &plane(), goal: &goal, drift: grid.drift(), command: "ringlog tune --grid" }.of_grid(&answer);
+    check_page(&page, &["map-latency", "map-cost", "settings", "drift"]);
+}
+
+/// Tags close in order, nothing is fetched, and the figures are there.
+fn check_page(page: &str, figures: &[&str]) {
+    let mut open = Vec::new();
+    let body = &page[page.find("<body>").expect("a body")..];
+    for tag in body.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("every tag is closed");
+        if let Some(name) = tag.strip_prefix('/') {
+            let top = open.pop();
+            assert!(top.as_deref() == Some(name) || name == "html", "</{name}> closes {top:?}");
+        } else if !tag.ends_with('/') {
+            open.push(tag.split(' ').next().expect("a name").to_owned());
+        }
+    }
+    for figure in figures {
+        assert!(page.contains(&format!("id=\"{figure}\"")), "{figure} is missing");
+    }
+    for foreign in ["<script", "src=", "https://"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn the_answer_is_a_page_a_text_and_json() {
+    let space = Space::new(&[Knob::BatchSize, Knob::Linger, Knob::Compression], 1).expect("three knobs");
+    let mut broker = Simulated::new(space.clone(), Some(20_000.0), 5);
+    let plan = plan(space.clone(), Target::Cost, "p99<=20ms", Duration::from_secs(600), 5);
+    let (search, end) = searched(plan, &mut broker);
+    let answer = answer(&search, end, load("20k"));
+    let goal = &search.plan().goal;
+    let page = Page { space: &space, goal, drift: search.drift(), command: "ringlog tune <&>" }.of(&answer);
+    check_page(
+        &page,
+        &[
+            "map-latency",
+            "map-throughput",
+            "map-cost",
+            "map-fill",
+            "front",
+            "effects",
+            "model",
+            "drift",
+            "settings",
+            "held-fixed",
+            "paste",
+        ],
+    );
+    assert!(page.contains("class=\"pick\"") && page.contains("class=\"default\"") && page.contains("&lt;&amp;&gt;"));
+    let text = answer.text(&space, goal);
+    for part in [
+        "Set batch.size=",
+        "Kafka's default",
+        "recommended",
+        "compression.type matters",
+        "Java:",
+        "librdkafka:",
+        "franz-go:",
+        "Held fixed:",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let json = serde_json::to_value(&answer).expect("all of it can be written");
+    assert_eq!(json["schema_version"], 1);
+    assert!(
+        json["advice"]["gain"]["ratio"]["low"].is_number()
+            && json["points"].as_array().is_some_and(|all| all.len() > 20)
+    );
+    assert!(search.records().iter().any(|record| record.order.purpose == Purpose::Front));
+    if let Some(path) = std::env::var_os("RINGLOG_TUNE_PAGE") {
+        std::fs::write(path, page).expect("the page can be written");
+    }
+    println!("{text}");
 }

@@ -264,7 +264,7 @@ impl Words<'_> {
         let show = |value: u64| effect.knob.show(value);
         let target = self.goal.number_name();
         self.say(match effect.matters {
-            Matters::No => format!("{name} does not matter here: at most {} of {target} over all it was tried at.", percent(effect.at_most)),
+            Matters::No => format!("{name} does not matter here: at most {} of {target} over all values it was tried at.", percent(effect.at_most)),
             Matters::NotShown => format!(
                 "Whether {name} matters was not shown: an effect of up to {} would be hidden by the noise of these trials.",
                 percent(effect.at_most)
@@ -278,9 +278,11 @@ impl Words<'_> {
                 } else {
                     format!("; from {} to {} it is as good within {}", show(low), show(high), percent(AS_GOOD))
                 };
+                let more = if self.goal.sign() > 0.0 { "its best value gives" } else { "its worst value costs" };
                 format!(
-                    "{name} matters: {} of {target} between its best and its worst value with the rest as picked, {} on average{flat}.",
+                    "{name} matters: {more} {} more {target} than its {} with the rest as picked, {} more on average{flat}.",
                     percent(effect.at_pick),
+                    if self.goal.sign() > 0.0 { "worst" } else { "best" },
                     percent(effect.on_average)
                 )
             }

@@ -1,7 +1,7 @@
 //! Which knobs matter, by how much, and how far each can be turned without harm.
 //!
 //! Pure. Owns the effect of one knob: on average over what was tried, and at the pick. Always true: a knob is said to matter only
-//! when its effect stands out of the noise of the trials; "does not matter" always comes with how much it could be at most.
+//! when the trials cannot be explained without it; "does not matter" always comes with how much it could be at most.
 //! Source: partial dependence (Friedman) over the surrogate of the search.
 
 use super::search::{Search, Summary};
@@ -10,8 +10,8 @@ use super::surrogate::Surrogate;
 
 /// Worse by less than this is as good.
 pub const AS_GOOD: f64 = 0.05;
-/// An effect this many standard errors wide is no accident: the range of a handful of equal levels rarely reaches three.
-const STANDS_OUT: f64 = 3.0;
+/// Log likelihood that a knob must add to the explanation of the trials to be more than an accident.
+const EVIDENCE_MIN: f64 = 2.0;
 /// An effect that could be this large at most is said not to matter; beyond, it is only "not shown".
 const HARMLESS: f64 = 0.10;
 
@@ -74,10 +74,12 @@ pub fn effects(search: &Search) -> Vec<Effect> {
             let (wide, narrow) = (width(&averages), width(&local));
             let error = value.noise() * (2.0 * factor.levels.len() as f64 / weight.max(1.0)).sqrt();
             let most = wide.max(narrow);
-            let at_most = (most + 2.0 * error).exp() - 1.0;
-            let matters = match most {
-                most if most > STANDS_OUT * error && most > 1.5 * super::search::WORTH_IT => Matters::Yes,
-                _ if at_most <= HARMLESS => Matters::No,
+            let explains = value.evidence(index) >= EVIDENCE_MIN && most > 1.5 * super::search::WORTH_IT;
+            // What is not explained by the knob is judged where it would be used: far from the pick nobody goes.
+            let at_most = (if explains { most } else { narrow } + 2.0 * error).exp() - 1.0;
+            let matters = match at_most {
+                _ if explains => Matters::Yes,
+                at_most if at_most <= HARMLESS => Matters::No,
                 _ => Matters::NotShown,
             };
             let best = averages.iter().copied().fold(f64::NEG_INFINITY, f64::max);

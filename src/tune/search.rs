@@ -99,7 +99,8 @@ impl Plan {
             // Twice the points only when there is time to measure each as long as is useful.
             let least = if index == 0 { UNIT_MAX } else { UNIT_MIN };
             if unit >= least {
-                return Some(Effort { unit: unit.min(UNIT_MAX), hypercube, pairs });
+                // Whole seconds: that is how bench counts. What is left over goes into refinement.
+                return Some(Effort { unit: Duration::from_secs(unit.min(UNIT_MAX).as_secs()), hypercube, pairs });
             }
         }
         None

@@ -35,6 +35,9 @@ pub struct Surrogate {
     hyper: Hyper,
     lower: Vec<f64>,
     weights: Vec<f64>,
+    values: Vec<f64>,
+    observed: Vec<f64>,
+    likelihood: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -195,8 +198,9 @@ impl Surrogate {
                 consider(Hyper { noise, ..best.clone() }, &mut best);
             }
         }
-        let (lower, solution, _) = solve(&shape, &places, &values, &weights, &best)?;
-        Some(Self { places, shape, mean, scale, hyper: best, lower, weights: solution })
+        let (lower, solution, likelihood) = solve(&shape, &places, &values, &weights, &best)?;
+        let (hyper, observed) = (best, weights);
+        Some(Self { places, shape, mean, scale, hyper, lower, weights: solution, values, observed, likelihood })
     }
 
     /// What a trial there would find on average.
@@ -219,6 +223,22 @@ impl Surrogate {
         let sum: f64 = covariance.iter().zip(&self.weights).map(|(covariance, weight)| covariance * weight).sum();
         let known: f64 = forward(&self.lower, &covariance).iter().map(|value| value * value).sum();
         (self.mean + self.scale * sum, self.scale * (1.0 - known).max(1e-9).sqrt())
+    }
+
+    /// How much better what was observed is explained with this factor than without it, as a difference of log likelihoods.
+    /// Below two or so the factor may as well not be there.
+    pub fn evidence(&self, factor: usize) -> f64 {
+        let mut lengths = self.hyper.lengths.clone();
+        // So long that no level is apart from another.
+        lengths[factor] = 1e6;
+        let without = NOISES
+            .iter()
+            .filter_map(|noise| {
+                let hyper = Hyper { lengths: lengths.clone(), noise: *noise };
+                Some(solve(&self.shape, &self.places, &self.values, &self.observed, &hyper)?.2)
+            })
+            .reduce(f64::max);
+        without.map_or(f64::INFINITY, |without| self.likelihood - without)
     }
 
     /// Standard deviation of one trial of unit weight.
@@ -310,6 +330,7 @@ mod tests {
         let width = column.iter().copied().fold(f64::NEG_INFINITY, f64::max)
             - column.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(width < 0.15, "{width}: {column:?}");
+        assert!(surrogate.evidence(0) > 5.0 && surrogate.evidence(1) < 2.0);
     }
 
     #[test]
