@@ -490,7 +490,6 @@ fn the_answer_is_a_page_a_text_and_json() {
         &page,
         &[
             "map-latency",
-            "map-throughput",
             "map-cost",
             "map-fill",
             "front",

@@ -143,7 +143,12 @@ impl Page<'_> {
 
     fn tiles(&self, out: &mut String, answer: &Answer) {
         let mut tiles: Vec<(String, String)> = Vec::new();
-        let shown = |setting: &Setting| self.goal.number(&setting.measured).map(|value| number(self.goal, value));
+        let shown = |setting: &Setting| {
+            self.goal.number(&setting.measured).map(|value| match self.goal.target {
+                Target::Cost => format!("{} ms/MB", units::digits(value)),
+                _ => number(self.goal, value),
+            })
+        };
         let name = self.goal.number_name();
         tiles.extend(shown(&answer.recommended).map(|text| (text, format!("{name}, recommended"))));
         if let Some(default) = answer.kafka_default.as_ref().filter(|default| default.point != answer.recommended.point)
@@ -163,7 +168,7 @@ impl Page<'_> {
                 out,
                 "<div class=\"tile\"><b>{} <small>{}</small></b><span>{}</span></div>",
                 escape(number),
-                escape(unit.trim_start_matches("ms of ")),
+                escape(unit),
                 escape(&name)
             );
         }
@@ -223,6 +228,12 @@ impl Page<'_> {
                     .map(|row| columns.iter().map(|column| pick_value(&cell(*row, *column)?.measured, self.goal)).collect())
                     .collect();
                 values.iter().flatten().flatten().next()?;
+                let known = || values.iter().flatten().flatten().copied();
+                let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+                if id == "map-throughput" && high < low * 1.01 {
+                    // At a fixed rate that is carried everywhere the map would paint noise.
+                    return None;
+                }
                 let names = |factor: usize, levels: &[usize]| {
                     let factor = &self.space.factors[factor];
                     levels.iter().map(|level| factor.knob.show(factor.levels[*level])).collect::<Vec<String>>()
