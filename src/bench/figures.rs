@@ -48,8 +48,9 @@ impl Table {
 /// How a run is called in legends.
 pub fn name_of(run: &Run, runs: usize) -> String {
     match (run.label.is_empty(), runs) {
+        // The only run needs no name beside its numbers.
+        (_, 1) => String::new(),
         (false, _) => run.label.clone(),
-        (true, 1) => String::new(),
         (true, _) => format!("{} {}", run.kind, run.started_at),
     }
 }

@@ -331,7 +331,8 @@ pub fn put_figure(out: &mut String, figure: &Figure) {
     out.push_str("</section>");
 }
 
-fn put_table(out: &mut String, table: &Table) {
+/// A table; one of many rows folds.
+pub fn put_table(out: &mut String, table: &Table) {
     // A column that says nothing in any row (the name of the only run) is left out.
     let shown: Vec<usize> = (0..table.head.len())
         .filter(|column| table.rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty())))

@@ -36,10 +36,12 @@ const GRACE: Duration = Duration::from_millis(150);
 /// How often Ctrl-C is looked for.
 const LOOK_AROUND: Duration = Duration::from_millis(40);
 /// How long threads may take to end: their own drain and some.
-const END_TIMEOUT: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// A trial of the search for the largest rate takes so long, unless the run is to be shorter.
 const TRIAL: Duration = Duration::from_secs(10);
 const TRIAL_WARMUP: Duration = Duration::from_secs(2);
+/// What has no answer so long after a trial was not sustained.
+const TRIAL_DRAIN: Duration = Duration::from_secs(2);
 /// Where the search begins; it doubles and halves from there.
 const SEARCH_START: f64 = 10_000.0;
 /// How closely the largest rate is found.
@@ -181,6 +183,7 @@ fn search_rate(
             duration: plan.duration.min(TRIAL),
             warmup: plan.warmup.min(TRIAL_WARMUP),
             until_steady: false,
+            drain: TRIAL_DRAIN,
             ceilings: false,
             records: None,
             repeat: 1,
@@ -572,7 +575,7 @@ impl Leader<'_> {
     }
 
     async fn until_ended(&mut self) {
-        let end = tokio::time::Instant::now() + END_TIMEOUT;
+        let end = tokio::time::Instant::now() + self.brief.plan.drain + END_TIMEOUT;
         while self.ended.len() < self.threads {
             tokio::select! {
                 told = self.hears.recv() => match told {
@@ -625,6 +628,7 @@ impl Leader<'_> {
         let Ending { from, ended_at, interrupted, steady, before, after } = ending;
         let plan = &self.brief.plan;
         let mut notes = Vec::new();
+        let mut cut_short = interrupted;
         let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
         if self.ended.len() < self.threads {
             notes.push("A generator thread did not end in time; what it knew last is missing.".to_owned());
@@ -643,9 +647,10 @@ impl Leader<'_> {
                 return Err(error);
             }
             notes.push(format!("Ended early: {error}"));
+            cut_short = true;
         }
         let (from, interrupted) = match from {
-            Some(from) => (from, interrupted),
+            Some(from) => (from, cut_short),
             None => {
                 notes.push("It ended during warm-up: all of it was taken for measured.".to_owned());
                 (0, true)

@@ -41,8 +41,6 @@ const TICK_US: Micros = 50;
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a sender sleeps at most when there is no room: an unknown topic rings no bell.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
-/// How long records may take to be answered once sending has stopped.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// The settings of the plan's producers.
 pub(crate) fn producer_settings(plan: &Plan) -> Result<ProducerSettings, BenchError> {
@@ -434,7 +432,7 @@ impl Loop {
     }
 
     async fn drain(&mut self) {
-        if tokio::time::timeout(DRAIN, self.producer.flush()).await.is_err() {
+        if tokio::time::timeout(self.sender.station.brief.plan.drain, self.producer.flush()).await.is_err() {
             self.sender.give_up();
         }
         self.producer.close(Duration::from_millis(100)).await;
