@@ -32,6 +32,7 @@ mod show;
 mod topics;
 pub mod serve;
 pub mod serve_args;
+mod tune;
 mod version;
 
 use std::io::{self, Write};
@@ -50,6 +51,7 @@ Examples:
   ringlog serve -c server.properties             the same, with the settings of a Kafka broker
   ringlog check-config server.properties         what would serve say to this file, on this machine?
   ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
+  ringlog tune --rate 20k --slo 'p99<=10ms'      which batch.size and linger.ms for this load?
 
   ringlog topics create orders -p 12             a topic, on any Kafka broker
   seq 10 | ringlog produce orders                ten records from standard input
@@ -92,6 +94,7 @@ enum Command {
     Configs(configs::ConfigsArgs),
     Offsets(offsets::OffsetsArgs),
     Cluster(cluster::ClusterArgs),
+    Tune(Box<tune::TuneArgs>),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -145,6 +148,7 @@ pub fn main() -> ExitCode {
         Command::Configs(args) => configs::run(&args, &mut out),
         Command::Offsets(args) => offsets::run(&args, &mut out),
         Command::Cluster(args) => cluster::run(&args, &mut out),
+        Command::Tune(args) => tune::run(*args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Man(args) => man::run(&args, &mut out),
