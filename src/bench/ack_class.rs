@@ -26,9 +26,16 @@ pub fn software(broker: &Described) -> &'static str {
 
 /// The class and what it means. `min_insync` and `replicas` are told in the words where more than one replica takes part.
 pub fn ack_class(acks: &str, broker: &Described, topic: &Described, replicas: Option<u32>) -> (String, AckFacts) {
-    let facts = |words: String, source: &str| AckFacts { acks: acks.to_owned(), words, source: source.to_owned(), replicas };
+    let facts =
+        |words: String, source: &str| AckFacts { acks: acks.to_owned(), words, source: source.to_owned(), replicas };
     if acks == "0" {
-        return ("none".to_owned(), facts("Nothing is acknowledged: a record counts once it is with the kernel of this host.".to_owned(), "acks=0."));
+        return (
+            "none".to_owned(),
+            facts(
+                "Nothing is acknowledged: a record counts once it is with the kernel of this host.".to_owned(),
+                "acks=0.",
+            ),
+        );
     }
     let copies = match (acks, replicas) {
         ("1", Some(count)) if count > 1 => " by the leader alone",
@@ -41,7 +48,9 @@ pub fn ack_class(acks: &str, broker: &Described, topic: &Described, replicas: Op
         let class = named.map_or("unknown", String::as_str);
         let words = match class {
             "memory" => format!("In memory{copies}. Lost by a killed broker process."),
-            "written" => format!("Written to the device by direct I/O{copies}. Survives a killed broker; lost by power loss within the last flush interval."),
+            "written" => format!(
+                "Written to the device by direct I/O{copies}. Survives a killed broker; lost by power loss within the last flush interval."
+            ),
             "flushed" => format!("Written and covered by fdatasync{copies}. Nothing on that device is lost."),
             _ => "The broker did not say.".to_owned(),
         };
@@ -51,20 +60,28 @@ pub fn ack_class(acks: &str, broker: &Described, topic: &Described, replicas: Op
     let (class, words, source) = match flush {
         Some("1") => (
             "flush-each".to_owned(),
-            format!("Every append is synced to the device before its acknowledgement{copies}. Nothing on that device is lost."),
+            format!(
+                "Every append is synced to the device before its acknowledgement{copies}. Nothing on that device is lost."
+            ),
             "From flush.messages=1 (DescribeConfigs).".to_owned(),
         ),
         Some(NEVER) => (
             "page-cache".to_owned(),
-            format!("In the kernel's page cache{copies}. Survives a killed broker; lost by power loss or a kernel crash until the kernel has written it back."),
+            format!(
+                "In the kernel's page cache{copies}. Survives a killed broker; lost by power loss or a kernel crash until the kernel has written it back."
+            ),
             "From flush.messages, which is never (DescribeConfigs).".to_owned(),
         ),
         Some(count) => (
             format!("flush-every-{count}"),
-            format!("In the kernel's page cache{copies}, synced after every {count} records of a partition. Power loss takes what came since."),
+            format!(
+                "In the kernel's page cache{copies}, synced after every {count} records of a partition. Power loss takes what came since."
+            ),
             format!("From flush.messages={count} (DescribeConfigs)."),
         ),
-        None => ("unknown".to_owned(), "The broker did not say.".to_owned(), "It describes no flush.messages.".to_owned()),
+        None => {
+            ("unknown".to_owned(), "The broker did not say.".to_owned(), "It describes no flush.messages.".to_owned())
+        }
     };
     (class, facts(words, &source))
 }
@@ -95,7 +112,10 @@ pub fn telling(broker: &Described, topic: &Described) -> BTreeMap<String, String
     ];
     let pick = |names: &'static [&'static str], from: &Described, prefix: &'static str| {
         let from = from.clone();
-        names.iter().filter_map(move |name| Some((format!("{prefix}{name}"), from.get(*name)?.clone()))).collect::<Vec<_>>()
+        names
+            .iter()
+            .filter_map(move |name| Some((format!("{prefix}{name}"), from.get(*name)?.clone())))
+            .collect::<Vec<_>>()
     };
     pick(BROKER, broker, "").into_iter().chain(pick(TOPIC, topic, "topic ")).collect()
 }

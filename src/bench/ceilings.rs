@@ -18,9 +18,6 @@ use rustix::fs::{Mode, OFlags};
 use super::report::{CeilingFacts, Ceilings};
 use super::stats::median;
 
-/// Above this the run is void.
-pub const DRIFT_MAX: f64 = 0.15;
-
 /// Each measurement goes on for so long.
 const TIME: Duration = Duration::from_millis(700);
 /// Direct writes: what our broker and Redpanda's recipe write with, large enough to be limited by the device.
@@ -185,8 +182,18 @@ mod tests {
 
     #[test]
     fn drift_is_the_largest_difference_and_ignores_what_was_not_measured() {
-        let before = Ceilings { disk_write_bytes_per_second: 100.0, loopback_bytes_per_second: 0.0, crc32c_bytes_per_second: 10.0, flush_us: 100.0 };
-        let after = Ceilings { disk_write_bytes_per_second: 80.0, loopback_bytes_per_second: 5.0, crc32c_bytes_per_second: 10.5, flush_us: 900.0 };
+        let before = Ceilings {
+            disk_write_bytes_per_second: 100.0,
+            loopback_bytes_per_second: 0.0,
+            crc32c_bytes_per_second: 10.0,
+            flush_us: 100.0,
+        };
+        let after = Ceilings {
+            disk_write_bytes_per_second: 80.0,
+            loopback_bytes_per_second: 5.0,
+            crc32c_bytes_per_second: 10.5,
+            flush_us: 900.0,
+        };
         assert!((drift(&before, &after) - 0.2).abs() < 1e-9);
         assert_eq!(drift(&before, &before), 0.0);
     }

@@ -14,7 +14,8 @@ pub fn facts(directory: &Path) -> HostFacts {
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let memory = read("/proc/meminfo");
-    let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let memory =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     HostFacts {
         cpu_model: model.map_or_else(|| "unknown processor".to_owned(), |(_, model)| model.trim().to_owned()),
@@ -37,7 +38,9 @@ pub fn facts(directory: &Path) -> HostFacts {
 fn disk(directory: &Path) -> String {
     let Some((major, minor)) = device_number(directory) else { return String::new() };
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let Some((file_system, source, options)) = mount(&mounts, major, minor) else { return format!("device {major}:{minor}") };
+    let Some((file_system, source, options)) = mount(&mounts, major, minor) else {
+        return format!("device {major}:{minor}");
+    };
     let scheduler = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/queue/scheduler"))
         .or_else(|_| fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/../queue/scheduler")))
         .unwrap_or_default();

@@ -211,7 +211,11 @@ impl Plan {
     /// Whether the plan can be run. The error says what to change.
     pub fn check(&self) -> Result<(), String> {
         let within = |name: &str, value: u32, low: u32, high: u32| {
-            if (low..=high).contains(&value) { Ok(()) } else { Err(format!("{name} is {value}; it lies between {low} and {high}")) }
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}; it lies between {low} and {high}"))
+            }
         };
         within("--producers", self.producers, u32::from(self.kind.produces()), PRODUCERS_MAX)?;
         within("--consumers", self.consumers, u32::from(self.kind.consumes()), PRODUCERS_MAX)?;
@@ -294,10 +298,15 @@ impl Plan {
     }
 
     fn codec(&self) -> Result<(Codec, Option<i32>), String> {
-        let (name, level) = self.compression.split_once(':').map_or((self.compression.as_str(), None), |(name, level)| (name, Some(level)));
+        let (name, level) = self
+            .compression
+            .split_once(':')
+            .map_or((self.compression.as_str(), None), |(name, level)| (name, Some(level)));
         let names = || Codec::ALL.map(Codec::name).join(", ");
         let codec = Codec::parse(name).ok_or_else(|| format!("`{name}` is no compression; there are {}", names()))?;
-        let level = level.map(|level| level.parse::<i32>().map_err(|_| format!("`{level}` is no level of {name}"))).transpose()?;
+        let level = level
+            .map(|level| level.parse::<i32>().map_err(|_| format!("`{level}` is no level of {name}")))
+            .transpose()?;
         if level.is_some() && matches!(codec, Codec::None | Codec::Snappy) {
             return Err(format!("{name} has no levels"));
         }
@@ -306,13 +315,19 @@ impl Plan {
 
     /// Kafka's words for a client of `role`, the stronger ones last. Settings the role does not know are left to the others.
     pub fn client_words(&self, role: ClientRole) -> Vec<(String, String)> {
-        let mut words = vec![("bootstrap.servers".to_owned(), self.bootstrap.clone()), ("client.id".to_owned(), "ringlog-bench".to_owned())];
+        let mut words = vec![
+            ("bootstrap.servers".to_owned(), self.bootstrap.clone()),
+            ("client.id".to_owned(), "ringlog-bench".to_owned()),
+        ];
         if role == ClientRole::Producer {
             words.extend(self.producer_words());
         }
         if role == ClientRole::Consumer {
             words.push(("enable.auto.commit".to_owned(), "true".to_owned()));
-            words.push(("auto.offset.reset".to_owned(), if self.kind == Kind::Consume { "earliest" } else { "latest" }.to_owned()));
+            words.push((
+                "auto.offset.reset".to_owned(),
+                if self.kind == Kind::Consume { "earliest" } else { "latest" }.to_owned(),
+            ));
         }
         for (name, value) in &self.settings {
             // A name nobody knows goes to all, so that it is refused with the nearest one.
@@ -391,7 +406,13 @@ impl Plan {
             Rate::Max => "as fast as answers come".to_owned(),
             rate => format!("{rate} records/s, {} arrivals", self.arrival),
         };
-        format!("bench {}: {} of {}, {rate}, {}", self.kind.name(), self.workload.sizes, self.workload.payload.name(), units::duration(self.duration))
+        format!(
+            "bench {}: {} of {}, {rate}, {}",
+            self.kind.name(),
+            self.workload.sizes,
+            self.workload.payload.name(),
+            units::duration(self.duration)
+        )
     }
 }
 
@@ -429,7 +450,8 @@ mod tests {
 
     #[test]
     fn small_records_and_acks_0_are_not_verified_and_say_why() {
-        let small = Plan { workload: Workload { sizes: "10".parse().unwrap(), ..Workload::default() }, ..Plan::default() };
+        let small =
+            Plan { workload: Workload { sizes: "10".parse().unwrap(), ..Workload::default() }, ..Plan::default() };
         assert!(small.verifies().unwrap_err().contains("stamp"));
         let unasked = Plan { acks: "0".to_owned(), ..Plan::default() };
         assert!(unasked.verifies().unwrap_err().contains("acks=0"));

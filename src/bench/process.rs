@@ -57,7 +57,8 @@ pub fn process(pid: u32) -> Option<ProcessSample> {
     let mut switches = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         if let Ok(status) = fs::read_to_string(task.path().join("status")) {
-            switches += field(&status, "voluntary_ctxt_switches").unwrap_or(0) + field(&status, "nonvoluntary_ctxt_switches").unwrap_or(0);
+            switches += field(&status, "voluntary_ctxt_switches").unwrap_or(0)
+                + field(&status, "nonvoluntary_ctxt_switches").unwrap_or(0);
         }
     }
     let io = fs::read_to_string(format!("/proc/{pid}/io")).ok();
@@ -128,7 +129,8 @@ pub fn device_number(path: &Path) -> Option<(u32, u32)> {
 
 fn device_line(stats: &str, major: u32, minor: u32) -> Option<DeviceSample> {
     let fields = stats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|fields| {
-        fields.first().and_then(|text| text.parse().ok()) == Some(major) && fields.get(1).and_then(|text| text.parse().ok()) == Some(minor)
+        fields.first().and_then(|text| text.parse().ok()) == Some(major)
+            && fields.get(1).and_then(|text| text.parse().ok()) == Some(minor)
     })?;
     const SECTOR_BYTES: u64 = 512; // in diskstats, whatever the device has
     let number = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok());
@@ -137,12 +139,16 @@ fn device_line(stats: &str, major: u32, minor: u32) -> Option<DeviceSample> {
 
 /// The process that listens on `port` of this host; `None` when it cannot be found (it is not here, or another user's).
 pub fn listener(port: u16) -> Option<u32> {
-    let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|path| listening_inode(&fs::read_to_string(path).ok()?, port))?;
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .find_map(|path| listening_inode(&fs::read_to_string(path).ok()?, port))?;
     let socket = format!("socket:[{inode}]");
-    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let processes =
+        fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     for pid in processes {
         let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
-        let holds = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == socket.as_str());
+        let holds =
+            |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == socket.as_str());
         if descriptors.flatten().any(holds) {
             return Some(pid);
         }

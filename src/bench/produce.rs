@@ -6,7 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-#[expect(clippy::disallowed_types, reason = "the delivery handler must be Sync; only one thread ever takes the lock")]
+#[expect(
+    clippy::disallowed_types,
+    reason = "the delivery handler must be Sync; only one thread ever takes the lock"
+)]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +25,8 @@ use super::timer::Timer;
 use super::verify::Stamp;
 use super::workload::Generator;
 use crate::client::{
-    DeliveredBatch, Io, Producer, ProducerMetrics, ProducerOptions, ProducerSettings, RecordRef, SendError, Settings as _,
+    DeliveredBatch, Io, Producer, ProducerMetrics, ProducerOptions, ProducerSettings, RecordRef, SendError,
+    Settings as _,
 };
 use crate::config::client_rows::ClientRole;
 use crate::history::Value;
@@ -116,7 +120,9 @@ impl Sender {
                         sheet.ledger.on_acked(partition, Value::new(self.number, tag), 1, offset);
                     }
                     alike = match alike {
-                        Some((first, records, bytes)) if first.intended == pending.intended && first.sent == pending.sent => {
+                        Some((first, records, bytes))
+                            if first.intended == pending.intended && first.sent == pending.sent =>
+                        {
                             Some((first, records + 1, bytes + u64::from(pending.bytes)))
                         }
                         other => {
@@ -389,7 +395,12 @@ impl Loop {
         // Written down before it is sent: the answer may come before this thread is back.
         {
             let mut book = self.sender.book();
-            book.pending.push_back(Pending { intended, sent: now, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), answered: false });
+            book.pending.push_back(Pending {
+                intended,
+                sent: now,
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                answered: false,
+            });
             book.outstanding += 1;
         }
         match self.producer.try_send_tagged(record, number) {

@@ -31,7 +31,13 @@ pub(crate) struct FetchPlan {
 
 impl Default for FetchPlan {
     fn default() -> Self {
-        Self { min_bytes: 1, max_wait: Duration::from_millis(500), max_bytes: 50 << 20, partition_max_bytes: 1 << 20, check_crcs: true }
+        Self {
+            min_bytes: 1,
+            max_wait: Duration::from_millis(500),
+            max_bytes: 50 << 20,
+            partition_max_bytes: 1 << 20,
+            check_crcs: true,
+        }
     }
 }
 
@@ -54,7 +60,12 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// One reader for each broker that leads any of `partitions`, at the given positions.
-    pub(crate) fn all(network: &Network, topic: &ReadyTopic, positions: &BTreeMap<u32, i64>, plan: FetchPlan) -> Vec<Self> {
+    pub(crate) fn all(
+        network: &Network,
+        topic: &ReadyTopic,
+        positions: &BTreeMap<u32, i64>,
+        plan: FetchPlan,
+    ) -> Vec<Self> {
         let topic_id = network.cluster().topic(&topic.name).and_then(|topic| topic.id).unwrap_or_default();
         let mut readers: BTreeMap<BrokerId, Self> = BTreeMap::new();
         for (partition, position) in positions {
@@ -96,7 +107,8 @@ impl Reader {
             partition_max_bytes: self.plan.partition_max_bytes,
             ..Default::default()
         });
-        let topic = FetchTopic { topic: self.topic.as_str().into(), topic_id: self.topic_id, partitions: partitions.collect() };
+        let topic =
+            FetchTopic { topic: self.topic.as_str().into(), topic_id: self.topic_id, partitions: partitions.collect() };
         let request = FetchRequest {
             replica_id: -1,
             max_wait_ms: i32::try_from(self.plan.max_wait.as_millis()).unwrap_or(i32::MAX),
@@ -175,7 +187,8 @@ mod tests {
     use crate::types::{LeaderEpoch, Offset};
 
     fn batch(base: i64, records: usize) -> Vec<u8> {
-        let options = BuilderOptions { codec: Codec::None, level: None, producer: None, transactional: false, control: false };
+        let options =
+            BuilderOptions { codec: Codec::None, level: None, producer: None, transactional: false, control: false };
         let mut builder = Builder::new(options);
         (0..records).for_each(|_| builder.push(0, None, Some(b"value"), &[]));
         let mut bytes = builder.finish();

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-#[expect(clippy::disallowed_types, reason = "delivery handlers must be Sync; only one thread ever takes the lock while measuring")]
+#[expect(
+    clippy::disallowed_types,
+    reason = "delivery handlers must be Sync; only one thread ever takes the lock while measuring"
+)]
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +41,8 @@ pub(crate) enum Told {
     Ready,
     /// Finished seconds.
     Seconds(Vec<(u64, Interval)>),
+    /// Its sources are exhausted: it waits for the stop.
+    Done,
     /// It cannot go on.
     Failed(BenchError),
     /// It has ended; all it knows.
@@ -100,7 +105,12 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    pub(crate) fn new(brief: Arc<Brief>, phase: watch::Receiver<Phase>, number: u32, told: mpsc::UnboundedSender<Told>) -> Arc<Self> {
+    pub(crate) fn new(
+        brief: Arc<Brief>,
+        phase: watch::Receiver<Phase>,
+        number: u32,
+        told: mpsc::UnboundedSender<Told>,
+    ) -> Arc<Self> {
         Arc::new(Self { brief, phase, number, told, sheet: Default::default() })
     }
 

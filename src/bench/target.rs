@@ -13,8 +13,8 @@ use crate::client::{AdminSettings, ClientError, ClientSettings, Settings as _};
 use crate::config::client_rows::ClientRole;
 use crate::protocol::ErrorCode;
 use crate::protocol::admin::{
-    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopic, DeleteTopicsRequest, DescribeConfigsRequest,
-    DescribeConfigsResource, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopic, DeleteTopicsRequest,
+    DescribeConfigsRequest, DescribeConfigsResource, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
 use crate::types::{BrokerId, PartitionIndex};
 
@@ -133,7 +133,10 @@ impl Cluster {
                 }
             }
             if tokio::time::Instant::now() > end {
-                let why = format!("has partitions without a leader after {} s; look at the brokers' logs", READY_TIMEOUT.as_secs());
+                let why = format!(
+                    "has partitions without a leader after {} s; look at the brokers' logs",
+                    READY_TIMEOUT.as_secs()
+                );
                 return Err(BenchError::Topic { topic: name.to_owned(), why });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -151,7 +154,12 @@ impl Cluster {
         let topic = cluster.topic(name).filter(|topic| topic.error.is_none() && !topic.partitions.is_empty())?;
         let leaders: Option<Vec<BrokerId>> = topic.partitions.iter().map(|partition| partition.leader).collect();
         let replicas = topic.partitions.first().map_or(1, |partition| partition.replicas.len());
-        Some(ReadyTopic { name: name.to_owned(), own: false, leaders: leaders?, replicas: u32::try_from(replicas).unwrap_or(1) })
+        Some(ReadyTopic {
+            name: name.to_owned(),
+            own: false,
+            leaders: leaders?,
+            replicas: u32::try_from(replicas).unwrap_or(1),
+        })
     }
 
     async fn create(&self, name: &str, plan: &Plan) -> Result<(), BenchError> {
@@ -171,7 +179,10 @@ impl Cluster {
         let response = reply.read::<CreateTopicsRequest<'_>>()?;
         for result in &response.topics {
             if result.error_code != ErrorCode::NONE && result.error_code != ErrorCode::TOPIC_ALREADY_EXISTS {
-                let said = result.error_message.as_ref().map_or_else(|| result.error_code.sentence().to_owned(), ToString::to_string);
+                let said = result
+                    .error_message
+                    .as_ref()
+                    .map_or_else(|| result.error_code.sentence().to_owned(), ToString::to_string);
                 return Err(BenchError::Topic { topic: name.to_owned(), why: format!("could not be made: {said}") });
             }
         }
@@ -181,10 +192,15 @@ impl Cluster {
 
     /// Deletes a topic that was made for the run.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), BenchError> {
-        let version = self.network.versions(Target::Any, CALL_TIMEOUT).await?.pick(crate::protocol::ApiKey::DeleteTopics);
+        let version =
+            self.network.versions(Target::Any, CALL_TIMEOUT).await?.pick(crate::protocol::ApiKey::DeleteTopics);
         let by_state = version.is_some_and(|version| version >= 6);
         let request = DeleteTopicsRequest {
-            topics: if by_state { vec![DeleteTopic { name: Some(name.into()), ..Default::default() }] } else { Vec::new() },
+            topics: if by_state {
+                vec![DeleteTopic { name: Some(name.into()), ..Default::default() }]
+            } else {
+                Vec::new()
+            },
             topic_names: if by_state { Vec::new() } else { vec![name.into()] },
             timeout_ms: timeout_ms(),
         };
@@ -210,8 +226,10 @@ impl Cluster {
     }
 
     async fn described(&self, whom: Target, kind: i8, name: &str) -> Described {
-        let resource = DescribeConfigsResource { resource_type: kind, resource_name: name.into(), configuration_keys: None };
-        let request = DescribeConfigsRequest { resources: vec![resource], include_synonyms: false, include_documentation: false };
+        let resource =
+            DescribeConfigsResource { resource_type: kind, resource_name: name.into(), configuration_keys: None };
+        let request =
+            DescribeConfigsRequest { resources: vec![resource], include_synonyms: false, include_documentation: false };
         // A broker that refuses to tell is measured all the same; its class is then called unknown.
         let Ok(reply) = self.network.call(whom, &request, CALL_TIMEOUT).await else { return Described::new() };
         let Ok(response) = reply.read::<DescribeConfigsRequest<'_>>() else { return Described::new() };
@@ -227,9 +245,18 @@ impl Cluster {
         }
         let mut offsets = vec![0; topic.leaders.len()];
         for (leader, partitions) in by_leader {
-            let partitions = partitions.into_iter().map(|partition_index| ListOffsetsPartition { partition_index, timestamp, ..Default::default() });
+            let partitions = partitions.into_iter().map(|partition_index| ListOffsetsPartition {
+                partition_index,
+                timestamp,
+                ..Default::default()
+            });
             let asked = ListOffsetsTopic { name: topic.name.as_str().into(), partitions: partitions.collect() };
-            let request = ListOffsetsRequest { replica_id: -1, topics: vec![asked], timeout_ms: timeout_ms(), ..Default::default() };
+            let request = ListOffsetsRequest {
+                replica_id: -1,
+                topics: vec![asked],
+                timeout_ms: timeout_ms(),
+                ..Default::default()
+            };
             let reply = self.network.call(Target::Broker(leader), &request, CALL_TIMEOUT).await?;
             let response = reply.read::<ListOffsetsRequest<'_>>()?;
             for answer in response.topics.iter().flat_map(|topic| &topic.partitions) {
@@ -237,7 +264,9 @@ impl Cluster {
                     let why = format!("partition {}: {}", answer.partition_index, answer.error_code.sentence());
                     return Err(BenchError::Topic { topic: topic.name.clone(), why });
                 }
-                if let Some(place) = usize::try_from(answer.partition_index).ok().and_then(|index| offsets.get_mut(index)) {
+                if let Some(place) =
+                    usize::try_from(answer.partition_index).ok().and_then(|index| offsets.get_mut(index))
+                {
                     *place = answer.offset.max(0);
                 }
             }

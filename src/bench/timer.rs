@@ -6,7 +6,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -23,7 +25,12 @@ impl Timer {
     /// On the run's clock. Errors: no descriptor is left, or no runtime with I/O runs here.
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        Ok(Self { clock, descriptor: AsyncFd::with_interest(descriptor, Interest::READABLE)? })
+        #[expect(
+            deprecated,
+            reason = "what replaces it is unsafe: it must not outlive the descriptor, which is owned here"
+        )]
+        let descriptor = AsyncFd::try_with_interest(descriptor, Interest::READABLE)?;
+        Ok(Self { clock, descriptor })
     }
 
     /// Until `at`.
@@ -32,7 +39,8 @@ impl Timer {
             return Ok(());
         }
         let at_ns = self.clock.host_ns(at);
-        let value = Timespec { tv_sec: (at_ns / 1_000_000_000).cast_signed(), tv_nsec: (at_ns % 1_000_000_000).cast_signed() };
+        let value =
+            Timespec { tv_sec: (at_ns / 1_000_000_000).cast_signed(), tv_nsec: (at_ns % 1_000_000_000).cast_signed() };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(&self.descriptor, TimerfdTimerFlags::ABSTIME, &once)?;
         loop {

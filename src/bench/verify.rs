@@ -53,6 +53,20 @@ impl Stamp {
         head[CHECKSUM_AT..].copy_from_slice(&checksum.to_be_bytes());
     }
 
+    /// When a record of any run was meant to be sent, nanoseconds of the host's clock; `None` without a stamp. The checksum is
+    /// not looked at: whoever measures latency has no time for it, and verification does.
+    pub fn time_of(record: &[u8]) -> Option<u64> {
+        let head = record.first_chunk::<STAMP_BYTES>()?;
+        let [.., a, b, c, d, _, _, _, _] = *head;
+        Value::from_bytes(head)?;
+        if u32::from_be_bytes([a, b, c, d]) as usize != record.len() {
+            return None;
+        }
+        let mut intended = [0; 8];
+        intended.copy_from_slice(&head[8..16]);
+        Some(u64::from_be_bytes(intended))
+    }
+
     /// Reads a stamp of `run`.
     pub fn read(record: &[u8], run: u32) -> Read {
         let Some((head, rest)) = record.split_at_checked(STAMP_BYTES) else { return Read::Foreign };
@@ -506,6 +520,10 @@ mod tests {
         stamp.write(&mut record);
         assert_eq!(Stamp::read(&record, 9), Read::Ours(stamp));
         assert_eq!(Stamp::read(&record, 8), Read::Foreign);
+        assert_eq!(
+            (Stamp::time_of(&record), Stamp::time_of(&record[..99]), Stamp::time_of(&[1; 100])),
+            (Some(123), None, None)
+        );
         assert_eq!(Stamp::read(b"short", 9), Read::Foreign);
         assert_eq!(Stamp::read(&[0; 100], 9), Read::Unknown);
         let mut smallest = [0; STAMP_BYTES];

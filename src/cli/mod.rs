@@ -4,6 +4,8 @@
 //! failed, 2 is a wrong call, 3 is a settings file with errors in it; a reader that went away (broken pipe) is no failure and no
 //! message. Source: rustc's messages.
 
+mod bench;
+mod bench_show;
 mod check_config;
 mod completions;
 mod dump;
@@ -24,6 +26,7 @@ Examples:
   ringlog serve                                  a broker on 127.0.0.1:9092 with its data in ./data
   ringlog serve -c server.properties             the same, with the settings of a Kafka broker
   ringlog check-config server.properties         what would serve say to this file, on this machine?
+  ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings.";
 
@@ -44,6 +47,8 @@ struct Arguments {
 enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    // Boxed: it has more flags than all others together.
+    Bench(Box<bench::BenchArgs>),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -84,6 +89,7 @@ pub fn main() -> ExitCode {
             return exit_code(serve::run(args));
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
+        Command::Bench(args) => bench::run(*args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),

@@ -707,3 +707,6 @@ impl<W> Topic<W> {
         next
     }
 }
+
+#[cfg(test)]
+mod tests;

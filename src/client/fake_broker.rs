@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::settings::{AdminSettings, ClientSettings, HostPort, Settings as _};
 use crate::protocol::admin::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, MetadataBroker, MetadataResponse};
-use crate::protocol::{ApiKey, Message, Reader, Request, advertised_apis, encode_response, parse_request_header};
+use crate::protocol::{ApiKey, Message, Request, advertised_apis, encode_response, parse_request_header};
 
 /// Runs a test on a thread as an `Io` has it.
 pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(test: Fut) {
@@ -123,12 +123,12 @@ pub(crate) struct Asked {
     pub(crate) correlation: i32,
     /// Without its length.
     pub(crate) frame: Bytes,
-    body: usize,
 }
 
 impl Asked {
     pub(crate) fn read<'a, R: Request<'a>>(&'a self) -> R {
-        R::decode_body(Reader::new(&self.frame[self.body..]), self.version).unwrap()
+        let (_, reader) = parse_request_header(&self.frame).unwrap();
+        R::decode_body(reader, self.version).unwrap()
     }
 }
 
@@ -144,11 +144,10 @@ impl Peer {
         let mut frame = BytesMut::zeroed(usize::try_from(length).unwrap());
         self.stream.read_exact(&mut frame).await.ok()?;
         let frame = frame.freeze();
-        let (header, reader) = parse_request_header(&frame).unwrap();
+        let (header, _) = parse_request_header(&frame).unwrap();
         let (api, version, correlation) = (header.api, header.version, header.correlation_id);
         assert_eq!(header.client_id, "tester");
-        let body = reader.position();
-        Some(Asked { api, version, correlation, frame, body })
+        Some(Asked { api, version, correlation, frame })
     }
 
     pub(crate) async fn answer<'a>(&mut self, asked: &Asked, message: &impl Message<'a>) {

@@ -256,13 +256,13 @@ impl<W> Sender<W> {
         }
         if turn.requests.is_empty() {
             let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, lane) in &self.brokers {
-                if lane.in_flight >= self.settings.in_flight_max || lane.not_before.is_some_and(|until| until > now) {
+            for (broker, state) in &self.brokers {
+                if state.in_flight >= self.settings.in_flight_max || state.not_before.is_some_and(|until| until > now) {
                     busy.push(*broker);
                 }
                 let patience = self.settings.availability_timeout;
                 if !patience.is_zero()
-                    && lane.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
+                    && state.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
                 {
                     slow.push(*broker);
                 }
@@ -381,9 +381,9 @@ impl<W> Sender<W> {
                 batch.maybe_written = false;
             }
         }
-        let lane = self.sequences_of(place);
-        lane.begin(id, epoch);
-        queues.front(place).is_some_and(|front| lane.may_send(front))
+        let sequences = self.sequences_of(place);
+        sequences.begin(id, epoch);
+        queues.front(place).is_some_and(|front| sequences.may_send(front))
     }
 
     /// Builds at most one request per broker. False when there was nothing to build.
@@ -403,18 +403,18 @@ impl<W> Sender<W> {
         let mut built = false;
         for broker in brokers {
             let in_flight_max = self.settings.in_flight_max;
-            let lane = self.brokers.entry(broker).or_default();
-            if let Some(until) = lane.not_before.filter(|until| *until > now) {
+            let state = self.brokers.entry(broker).or_default();
+            if let Some(until) = state.not_before.filter(|until| *until > now) {
                 earliest(&mut turn.wake_at, until);
-                lane.blocked_since.get_or_insert(now);
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            if lane.in_flight >= in_flight_max {
-                lane.blocked_since.get_or_insert(now);
+            if state.in_flight >= in_flight_max {
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            lane.blocked_since = None;
-            lane.in_flight += 1;
+            state.blocked_since = None;
+            state.in_flight += 1;
             let batches = self.take(queues, candidates, broker);
             built = true;
             turn.requests.push(self.requests.insert(InFlight { broker, batches }));
@@ -472,13 +472,13 @@ impl<W> Sender<W> {
         now: Instant,
     ) -> Aftermath<W> {
         let InFlight { broker, batches } = self.requests.remove(id);
-        let lane = self.brokers.entry(broker).or_default();
-        lane.in_flight -= 1;
+        let state = self.brokers.entry(broker).or_default();
+        state.in_flight -= 1;
         let mut after = Aftermath { done: Vec::with_capacity(batches.len()), stale: SmallVec::new() };
         match outcome {
             Outcome::Answered { throttle, parts } => {
                 if !throttle.is_zero() {
-                    lane.not_before = Some(now + throttle);
+                    state.not_before = Some(now + throttle);
                 }
                 let mut parts = parts.into_iter();
                 for batch in batches {
@@ -628,8 +628,8 @@ impl<W> Sender<W> {
 
     /// A topic was made again under its name: nothing sent to the old one counts.
     pub(crate) fn on_recreated(&mut self, topic: u32) {
-        if let Some(lanes) = self.sequences.get_mut(topic as usize) {
-            lanes.iter_mut().for_each(Sequences::on_recreated);
+        if let Some(partitions) = self.sequences.get_mut(topic as usize) {
+            partitions.iter_mut().for_each(Sequences::on_recreated);
         }
     }
 
@@ -658,11 +658,11 @@ impl<W> Sender<W> {
         if self.sequences.len() <= topic {
             self.sequences.resize_with(topic + 1, Vec::new);
         }
-        let lanes = &mut self.sequences[topic];
-        if lanes.len() <= partition {
-            lanes.resize_with(partition + 1, Sequences::default);
+        let partitions = &mut self.sequences[topic];
+        if partitions.len() <= partition {
+            partitions.resize_with(partition + 1, Sequences::default);
         }
-        &mut lanes[partition]
+        &mut partitions[partition]
     }
 
     /// What must hold between any two calls; for tests.
@@ -670,8 +670,8 @@ impl<W> Sender<W> {
     pub(crate) fn check(&self, queues: &Accumulator<W>) {
         let batches = || self.requests.iter().flat_map(|(_, request)| &request.batches);
         queues.check(batches().map(Batch::raw_bytes).sum(), batches().count() as u64);
-        for (broker, lane) in &self.brokers {
-            assert!(lane.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", lane.in_flight);
+        for (broker, state) in &self.brokers {
+            assert!(state.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", state.in_flight);
         }
         self.sequences.iter().flatten().for_each(Sequences::check);
     }
@@ -721,3 +721,8 @@ fn timed_out<W>(batch: &Batch<W>, now: Instant) -> ProduceError {
         }),
     }
 }
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
