@@ -640,7 +640,7 @@ fn sizes(text: &str) -> Result<Sizes, Failure> {
 }
 
 /// The call as it was made, quoted for a shell.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let quoted = |word: String| {
         let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
         if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -653,7 +653,7 @@ fn command_line() -> String {
 }
 
 /// A message and exit code 2, as clap does it.
-fn wrong_call(why: String) -> Failure {
+pub(super) fn wrong_call(why: String) -> Failure {
     // Nobody is left to tell when this fails.
     _ = problems::write_error(&mut std::io::stderr().lock(), problems::paint_stderr(), &why);
     Failure::Told(2)
@@ -669,13 +669,13 @@ fn failure(error: BenchError) -> Failure {
 }
 
 /// A report that cannot be written is better known before an hour of measuring.
-fn try_path(path: &Path) -> Result<(), Failure> {
+pub(super) fn try_path(path: &Path) -> Result<(), Failure> {
     let tried = fs::OpenOptions::new().append(true).create(true).open(path);
     tried.map(drop).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::from)
 }
 
 /// The first Ctrl-C ends the run and its report is written; the second ends the process.
-fn listen_for_ctrl_c(cancel: Cancel) {
+pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
     let listening = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {

@@ -7,7 +7,9 @@
 mod bench;
 mod bench_show;
 mod check_config;
+mod compare;
 mod completions;
+mod doctor;
 mod dump;
 mod problems;
 pub mod serve;
@@ -27,6 +29,8 @@ Examples:
   ringlog serve -c server.properties             the same, with the settings of a Kafka broker
   ringlog check-config server.properties         what would serve say to this file, on this machine?
   ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
+  ringlog compare --html report.html             how does it stand beside Apache Kafka, on this machine?
+  ringlog doctor --dir /srv/ringlog              is this host fit for a log broker, and what does it cost where not?
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings.";
 
@@ -49,6 +53,8 @@ enum Command {
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
     Bench(Box<bench::BenchArgs>),
+    Compare(Box<compare::CompareArgs>),
+    Doctor(doctor::DoctorArgs),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -90,6 +96,8 @@ pub fn main() -> ExitCode {
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
         Command::Bench(args) => bench::run(*args, &mut out),
+        Command::Compare(args) => compare::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Version(args) => version::run(&args, &mut out),

@@ -169,7 +169,8 @@ impl Broker {
         command.stdin(Stdio::null()).stdout(log).stderr(also).current_dir(&self.directory).process_group(0);
         self.command = shown(&command, &self.cores);
         let began = Instant::now();
-        let child = on_cores(&self.cores, || command.spawn()).map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+        let child = on_cores(&self.cores, || command.spawn())
+            .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
         self.child = Some(child);
         Ok(began)
     }
@@ -186,7 +187,12 @@ impl Broker {
             }
             pause(LOOK_AROUND);
         }
-        Err(format!("{} did not accept connections within {} s{}", self.name(), START_TIMEOUT.as_secs(), self.log_tail()))
+        Err(format!(
+            "{} did not accept connections within {} s{}",
+            self.name(),
+            START_TIMEOUT.as_secs(),
+            self.log_tail()
+        ))
     }
 
     fn is_listening(&mut self) -> bool {
@@ -341,7 +347,11 @@ pub(super) fn list(cores: &[usize]) -> String {
 /// A word a shell leaves as it is.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]

@@ -108,16 +108,22 @@ impl Journal {
         let shown = path.display();
         match (read(path)?, existing) {
             (Some((found, lines, bytes)), Existing::Resume) => {
-                differences(&found, &header).map_err(|why| format!("{shown} is of another comparison: {why}; give the same arguments, or another --journal"))?;
+                differences(&found, &header).map_err(|why| {
+                    format!("{shown} is of another comparison: {why}; give the same arguments, or another --journal")
+                })?;
                 let file = OpenOptions::new().append(true).open(path).map_err(|error| format!("{shown}: {error}"))?;
                 // What a crash cut off would run into the next line.
                 file.set_len(bytes).map_err(|error| format!("{shown}: {error}"))?;
                 Ok(Self { file, path: path.to_owned(), lines, header: found })
             }
             (None, Existing::Resume) => Err(format!("there is no {shown} to go on with; leave --resume out")),
-            (Some((_, lines, _)), Existing::Keep) if !lines.contains(&Line::Done {}) && lines.iter().any(|line| matches!(line, Line::Turn { .. })) => {
+            (Some((_, lines, _)), Existing::Keep)
+                if !lines.contains(&Line::Done {}) && lines.iter().any(|line| matches!(line, Line::Turn { .. })) =>
+            {
                 let turns = lines.iter().filter(|line| matches!(line, Line::Turn { .. })).count();
-                Err(format!("{shown} holds an unfinished comparison ({turns} turns): --resume goes on with it, --fresh begins anew"))
+                Err(format!(
+                    "{shown} holds an unfinished comparison ({turns} turns): --resume goes on with it, --fresh begins anew"
+                ))
             }
             _ => {
                 let file = File::create(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -208,7 +214,9 @@ fn read(path: &Path) -> Result<Found, String> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{shown}: {error}")),
-        Ok(found) if found.len() > BYTES_MAX => return Err(format!("{shown} is larger than any journal; give another --journal")),
+        Ok(found) if found.len() > BYTES_MAX => {
+            return Err(format!("{shown} is larger than any journal; give another --journal"));
+        }
         Ok(_) => {}
     }
     let text = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -224,7 +232,9 @@ fn read(path: &Path) -> Result<Found, String> {
         bytes += piece.len() as u64;
     }
     match header {
-        Some(header) if header.version != VERSION => Err(format!("{shown} has version {}; this tool reads version {VERSION}", header.version)),
+        Some(header) if header.version != VERSION => {
+            Err(format!("{shown} has version {}; this tool reads version {VERSION}", header.version))
+        }
         Some(header) => Ok(Some((header, lines, bytes))),
         None => Ok(None),
     }

@@ -63,16 +63,29 @@ pub(super) fn find(home: Option<&Path>, say: &mut dyn FnMut(String)) -> Result<K
 fn cache() -> Result<PathBuf, String> {
     let given = std::env::var_os("RINGLOG_CACHE").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/ringlog"));
-    given.or_else(home).map(|cache| cache.join("kafka")).ok_or_else(|| "there is no HOME to keep Kafka's jars in; set RINGLOG_CACHE".to_owned())
+    given
+        .or_else(home)
+        .map(|cache| cache.join("kafka"))
+        .ok_or_else(|| "there is no HOME to keep Kafka's jars in; set RINGLOG_CACHE".to_owned())
 }
 
 fn java() -> Result<String, String> {
-    let missing = |why: &str| format!("{why}: install a Java runtime {JAVA_MIN} or later (Debian: apt install openjdk-{JAVA_MIN}-jre-headless), {RECORDED}");
-    let output = Command::new("java").arg("-version").stdin(Stdio::null()).output().map_err(|_| missing("Kafka needs `java`, which is not on the PATH"))?;
+    let missing = |why: &str| {
+        format!(
+            "{why}: install a Java runtime {JAVA_MIN} or later (Debian: apt install openjdk-{JAVA_MIN}-jre-headless), {RECORDED}"
+        )
+    };
+    let output = Command::new("java")
+        .arg("-version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|_| missing("Kafka needs `java`, which is not on the PATH"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = text.lines().find(|line| line.contains("version")).unwrap_or_default().trim().to_owned();
     match java_major(&line) {
-        Some(major) if major < JAVA_MIN => Err(missing(&format!("Kafka 4 needs Java {JAVA_MIN}, and `java` is {major}"))),
+        Some(major) if major < JAVA_MIN => {
+            Err(missing(&format!("Kafka 4 needs Java {JAVA_MIN}, and `java` is {major}")))
+        }
         _ => Ok(line),
     }
 }
@@ -97,7 +110,12 @@ fn version(libs: &Path) -> Option<String> {
 
 fn version_of_jar(name: &str) -> Option<String> {
     let (_, version) = name.strip_prefix("kafka_2.")?.strip_suffix(".jar")?.split_once('-')?;
-    version.bytes().next()?.is_ascii_digit().then(|| version.to_owned()).filter(|version| !version.contains("sources") && !version.contains("test"))
+    version
+        .bytes()
+        .next()?
+        .is_ascii_digit()
+        .then(|| version.to_owned())
+        .filter(|version| !version.contains("sources") && !version.contains("test"))
 }
 
 fn fetch(cache: &Path, say: &mut dyn FnMut(String)) -> Result<(), String> {
@@ -107,14 +125,15 @@ fn fetch(cache: &Path, say: &mut dyn FnMut(String)) -> Result<(), String> {
              Kafka release and give --kafka-home DIR, {RECORDED}"
         )
     };
-    if Command::new("mvn").arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+    if Command::new("mvn").arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+    {
         return Err(missing());
     }
     // A directory of its own, which takes the cache's place when it is whole: two may fetch at once.
     let parent = cache.parent().unwrap_or(Path::new("/"));
     let unfinished = parent.join(format!("kafka.fetch-{}", std::process::id()));
     let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
-    let work = || -> Result<(), String> {
+    let mut work = || -> Result<(), String> {
         std::fs::create_dir_all(&unfinished).map_err(|error| failed(&unfinished.display().to_string(), error))?;
         let pom = unfinished.join("pom.xml");
         std::fs::write(&pom, POM).map_err(|error| failed(&pom.display().to_string(), error))?;
@@ -131,7 +150,9 @@ fn fetch(cache: &Path, say: &mut dyn FnMut(String)) -> Result<(), String> {
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let why = text.lines().find(|line| line.contains("ERROR")).unwrap_or("it said nothing").trim().to_owned();
-            return Err(format!("Maven could not fetch Kafka's jars: {why}; look at the network, or give --kafka-home DIR, {RECORDED}"));
+            return Err(format!(
+                "Maven could not fetch Kafka's jars: {why}; look at the network, or give --kafka-home DIR, {RECORDED}"
+            ));
         }
         if cache.exists() {
             std::fs::remove_dir_all(cache).map_err(|error| failed(&cache.display().to_string(), error))?;
@@ -183,7 +204,12 @@ pub(super) fn command(kit: &Kit, heap: &str, properties: &Path) -> Command {
 /// Makes a fresh data directory a node's. Errors: what the tool said.
 pub(super) fn format(kit: &Kit, properties: &Path, seed: u64) -> Result<(), String> {
     let output = Command::new("java")
-        .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"])
+        .args([
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        ])
         .arg("-cp")
         .arg(format!("{}/*", kit.libs.display()))
         .args(["kafka.tools.StorageTool", "format", "--standalone", "-t", &cluster_id(seed), "-c"])
@@ -194,7 +220,8 @@ pub(super) fn format(kit: &Kit, properties: &Path, seed: u64) -> Result<(), Stri
     if output.status.success() {
         return Ok(());
     }
-    let (out, err) = (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());
     let why = err.lines().chain(out.lines()).find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
     Err(format!("Kafka's storage could not be formatted: {why}"))
 }
@@ -223,7 +250,9 @@ mod tests {
     #[test]
     fn the_version_is_that_of_the_jar() {
         assert_eq!(version_of_jar("kafka_2.13-4.4.0.jar"), Some("4.4.0".to_owned()));
-        for other in ["kafka-clients-4.4.0.jar", "kafka_2.13-4.4.0-sources.jar", "kafka_2.13-4.4.0-test.jar", "kafka_2.13.jar"] {
+        for other in
+            ["kafka-clients-4.4.0.jar", "kafka_2.13-4.4.0-sources.jar", "kafka_2.13-4.4.0-test.jar", "kafka_2.13.jar"]
+        {
             assert_eq!(version_of_jar(other), None, "{other}");
         }
         let directory = tempfile::tempdir().unwrap();
@@ -236,8 +265,16 @@ mod tests {
 
     #[test]
     fn overrides_replace_what_a_node_is_told() {
-        let text = properties(Path::new("/d"), 20_000, 20_001, &[("log.dirs".to_owned(), "/e".to_owned()), ("num.io.threads".to_owned(), "4".to_owned())]);
-        assert!(text.contains("log.dirs=/e\n") && !text.contains("log.dirs=/d") && text.contains("num.io.threads=4\n"), "{text}");
+        let text = properties(
+            Path::new("/d"),
+            20_000,
+            20_001,
+            &[("log.dirs".to_owned(), "/e".to_owned()), ("num.io.threads".to_owned(), "4".to_owned())],
+        );
+        assert!(
+            text.contains("log.dirs=/e\n") && !text.contains("log.dirs=/d") && text.contains("num.io.threads=4\n"),
+            "{text}"
+        );
         assert!(text.contains("listeners=PLAINTEXT://127.0.0.1:20000,CONTROLLER://127.0.0.1:20001\n"));
     }
 

@@ -46,15 +46,30 @@ pub enum Metric {
 }
 
 use Metric::{
-    Bytes, CpuPerMb, CpuPerRequest, CpuPerThousand, CpuShare, Egress, Outage, P50, P99, P999, Records, Requests, Rss, Seconds, Switches,
-    SystemCpuPerMb, WriteAmplification,
+    Bytes, CpuPerMb, CpuPerRequest, CpuPerThousand, CpuShare, Egress, Outage, P50, P99, P999, Records, Requests, Rss,
+    Seconds, Switches, SystemCpuPerMb, WriteAmplification,
 };
 
 impl Metric {
     /// All of them.
     pub const ALL: [Self; 17] = [
-        Records, Bytes, Egress, Requests, P50, P99, P999, CpuPerMb, SystemCpuPerMb, CpuPerRequest, CpuPerThousand, CpuShare, Rss,
-        WriteAmplification, Switches, Seconds, Outage,
+        Records,
+        Bytes,
+        Egress,
+        Requests,
+        P50,
+        P99,
+        P999,
+        CpuPerMb,
+        SystemCpuPerMb,
+        CpuPerRequest,
+        CpuPerThousand,
+        CpuShare,
+        Rss,
+        WriteAmplification,
+        Switches,
+        Seconds,
+        Outage,
     ];
 
     /// In files.
@@ -147,7 +162,11 @@ impl Metric {
             CpuShare => run.broker.cores_busy,
             Rss => run.broker.rss_bytes.map(|bytes| bytes as f64),
             WriteAmplification => run.broker.write_amplification,
-            Switches => run.broker.context_switches.filter(|_| results.seconds > 0.0).map(|count| count as f64 / results.seconds),
+            Switches => run
+                .broker
+                .context_switches
+                .filter(|_| results.seconds > 0.0)
+                .map(|count| count as f64 / results.seconds),
             SystemCpuPerMb | Seconds | Outage => None,
         }
     }
@@ -247,10 +266,14 @@ mod tests {
         let mut run = Run { kind: "produce".to_owned(), ..Run::default() };
         run.results.records_per_second = 10.0;
         run.results.response_us = Some(Percentiles { p50: 7, p99: 9, ..Percentiles::default() });
-        run.results.batches = Some(BatchFacts { requests: 2, bytes_per_batch: 100.0, batches_per_request: 3.0, ..BatchFacts::default() });
+        run.results.batches =
+            Some(BatchFacts { requests: 2, bytes_per_batch: 100.0, batches_per_request: 3.0, ..BatchFacts::default() });
         run.histograms.insert("response_us".to_owned(), "blob".to_owned());
         let one = measurement(&run);
-        assert_eq!((one.number("records_per_second"), one.number("p99_us"), one.number(BYTES_PER_REQUEST)), (Some(10.0), Some(9.0), Some(300.0)));
+        assert_eq!(
+            (one.number("records_per_second"), one.number("p99_us"), one.number(BYTES_PER_REQUEST)),
+            (Some(10.0), Some(9.0), Some(300.0))
+        );
         assert_eq!((one.number("cpu_ms_per_mb"), one.number("bytes_per_second")), (None, None));
         assert_eq!(one.histogram, "blob");
     }
@@ -260,7 +283,8 @@ mod tests {
         let mut run = Run { kind: "e2e".to_owned(), ..Run::default() };
         run.results.response_us = Some(Percentiles { p50: 7, ..Percentiles::default() });
         run.results.end_to_end_us = Some(Percentiles { p50: 70, ..Percentiles::default() });
-        run.histograms = [("response_us".to_owned(), "r".to_owned()), ("end_to_end_us".to_owned(), "e".to_owned())].into();
+        run.histograms =
+            [("response_us".to_owned(), "r".to_owned()), ("end_to_end_us".to_owned(), "e".to_owned())].into();
         let one = measurement(&run);
         assert_eq!((one.number("p50_us"), one.histogram.as_str()), (Some(70.0), "e"));
     }

@@ -46,7 +46,10 @@ impl Preset {
 
     /// From its name.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| format!("`{text}` is no preset; there are quick, standard and full"))
+        Self::ALL
+            .into_iter()
+            .find(|preset| preset.name() == text)
+            .ok_or_else(|| format!("`{text}` is no preset; there are quick, standard and full"))
     }
 
     /// How long and how often, where the command line does not say.
@@ -56,7 +59,12 @@ impl Preset {
             Self::Standard => (5, 4, 1, 60),
             Self::Full => (10, 15, 3, 90),
         };
-        Pacing { pairs, duration: Duration::from_secs(duration), warmup: Duration::from_secs(warmup), warm: Duration::from_secs(warm) }
+        Pacing {
+            pairs,
+            duration: Duration::from_secs(duration),
+            warmup: Duration::from_secs(warmup),
+            warm: Duration::from_secs(warm),
+        }
     }
 }
 
@@ -248,7 +256,10 @@ impl Catalogue {
     }
 
     fn add(&mut self, key: &str, name: &str, load: &str, plan: Plan, metrics: &[Metric]) -> &mut Cell {
-        let workload = ["W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W19", "W20", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9"];
+        let workload = [
+            "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W19", "W20", "W1", "W2", "W3", "W4", "W5", "W6",
+            "W7", "W8", "W9",
+        ];
         let workload = workload.into_iter().find(|workload| key.starts_with(workload)).unwrap_or("cost");
         self.cells.push(Cell {
             key: key.to_owned(),
@@ -269,9 +280,16 @@ impl Catalogue {
         small.workload.sizes = Sizes::Fixed(100);
         let load = "100 B records, 4 producers, 16 partitions, batch.size 16 KiB, linger.ms 5, acks=all, as fast as answers come";
         self.add("W1", "small records", load, small, &[Metric::Records, Metric::CpuPerThousand, Metric::P99]);
-        let load = "1 KiB records, 4 producers, 16 partitions, Kafka's default settings, acks=all, as fast as answers come";
+        let load =
+            "1 KiB records, 4 producers, 16 partitions, Kafka's default settings, acks=all, as fast as answers come";
         let plan = self.plan();
-        self.add("W2", "1 KiB records", load, plan, &[Metric::Bytes, Metric::CpuPerMb, Metric::SystemCpuPerMb, Metric::P99, Metric::WriteAmplification]);
+        self.add(
+            "W2",
+            "1 KiB records",
+            load,
+            plan,
+            &[Metric::Bytes, Metric::CpuPerMb, Metric::SystemCpuPerMb, Metric::P99, Metric::WriteAmplification],
+        );
         if wide {
             for (key, bytes) in [("W3-64K", 65_536), ("W3-1M", 1_000_000)] {
                 let mut plan = self.plan();
@@ -279,8 +297,17 @@ impl Catalogue {
                 plan.batch_size = 1_000_000;
                 // Some tens of megabytes under way, not the whole of buffer.memory.
                 plan.outstanding = Some((8_000_000 / bytes).max(4));
-                let load = format!("{} records, 4 producers, 16 partitions, batch.size 1 MB, as fast as answers come", units::bytes(bytes as f64));
-                self.add(key, &format!("large records, {}", units::bytes(bytes as f64)), &load, plan, &[Metric::Bytes, Metric::CpuPerMb, Metric::SystemCpuPerMb]);
+                let load = format!(
+                    "{} records, 4 producers, 16 partitions, batch.size 1 MB, as fast as answers come",
+                    units::bytes(bytes as f64)
+                );
+                self.add(
+                    key,
+                    &format!("large records, {}", units::bytes(bytes as f64)),
+                    &load,
+                    plan,
+                    &[Metric::Bytes, Metric::CpuPerMb, Metric::SystemCpuPerMb],
+                );
             }
             let mut plan = self.plan();
             plan.idempotence = Some(false);
@@ -294,14 +321,28 @@ impl Catalogue {
         plan.workload.sizes = Sizes::Fixed(100);
         (plan.producers, plan.outstanding, plan.linger) = (64, Some(1), Duration::ZERO);
         let load = "one 100 B record a request, 64 connections, one request under way on each, linger.ms 0";
-        self.add("W4", "tiny requests", load, plan, &[Metric::Records, Metric::CpuPerRequest, Metric::P50, Metric::P99]);
+        self.add(
+            "W4",
+            "tiny requests",
+            load,
+            plan,
+            &[Metric::Records, Metric::CpuPerRequest, Metric::P50, Metric::P99],
+        );
         let sizes: &[u64] = if wide { &[4096, 16_384, 65_536, 262_144] } else { &[262_144] };
         for bytes in sizes {
             let mut plan = self.plan();
             (plan.prebuilt, plan.batch_size, plan.in_flight) = (true, *bytes, 2);
             let size = units::size(*bytes);
-            let load = format!("batches of {size} built beforehand and sent again and again, 4 connections, 2 requests under way on each");
-            self.add(&format!("cost-{}", size.replace(' ', "")), &format!("requests of {size}"), &load, plan, &[Metric::CpuPerMb, Metric::CpuPerRequest, Metric::Bytes]);
+            let load = format!(
+                "batches of {size} built beforehand and sent again and again, 4 connections, 2 requests under way on each"
+            );
+            self.add(
+                &format!("cost-{}", size.replace(' ', "")),
+                &format!("requests of {size}"),
+                &load,
+                plan,
+                &[Metric::CpuPerMb, Metric::CpuPerRequest, Metric::Bytes],
+            );
         }
     }
 
@@ -311,7 +352,9 @@ impl Catalogue {
             let mut plan = self.plan();
             plan.partitions = *count;
             plan.workload.keys = Keys::Uniform(100_000);
-            let load = format!("1 KiB keyed records over {count} partition(s), Poisson arrivals at 30 % of the slower target's maximum of W2");
+            let load = format!(
+                "1 KiB keyed records over {count} partition(s), Poisson arrivals at 30 % of the slower target's maximum of W2"
+            );
             let cell = self.add(
                 &format!("W5-{count}p"),
                 &format!("{count} partition{}", if *count == 1 { "" } else { "s" }),
@@ -329,7 +372,13 @@ impl Catalogue {
             plan.acks = acks.to_owned();
             plan.idempotence = Some(false);
             let load = format!("as W2 with acks={acks}");
-            self.add(&format!("W6-acks{acks}"), &format!("acks={acks}"), &load, plan, &[Metric::Bytes, Metric::CpuPerMb]);
+            self.add(
+                &format!("W6-acks{acks}"),
+                &format!("acks={acks}"),
+                &load,
+                plan,
+                &[Metric::Bytes, Metric::CpuPerMb],
+            );
         }
         let codecs: &[&str] = if full { &["lz4", "zstd", "snappy", "gzip"] } else { &["lz4", "zstd"] };
         for codec in codecs {
@@ -337,8 +386,16 @@ impl Catalogue {
             plan.compression = (*codec).to_owned();
             plan.workload.payload = Payload::Json;
             plan.batch_size = 65_536;
-            let load = format!("1 KiB JSON-like records compressed with {codec} by the client, batch.size 64 KiB, as fast as answers come");
-            self.add(&format!("W9-{codec}"), &format!("compressed with {codec}"), &load, plan, &[Metric::CpuPerMb, Metric::Bytes]);
+            let load = format!(
+                "1 KiB JSON-like records compressed with {codec} by the client, batch.size 64 KiB, as fast as answers come"
+            );
+            self.add(
+                &format!("W9-{codec}"),
+                &format!("compressed with {codec}"),
+                &load,
+                plan,
+                &[Metric::CpuPerMb, Metric::Bytes],
+            );
         }
     }
 
@@ -352,9 +409,15 @@ impl Catalogue {
         for linger in if wide { &[0, 5][..] } else { &[0] } {
             let mut plan = self.plan();
             (plan.producers, plan.outstanding, plan.linger) = (64, Some(1), Duration::from_millis(*linger));
-            let load = format!("1 KiB records, 64 producers that each wait for their acknowledgement, 16 partitions, linger.ms {linger}, every acknowledgement synced to the device");
+            let load = format!(
+                "1 KiB records, 64 producers that each wait for their acknowledgement, 16 partitions, linger.ms {linger}, every acknowledgement synced to the device"
+            );
             let key = if *linger == 0 { "W8".to_owned() } else { format!("W8-linger{linger}") };
-            let name = if *linger == 0 { "synced, 64 producers".to_owned() } else { format!("synced, 64 producers, linger {linger} ms") };
+            let name = if *linger == 0 {
+                "synced, 64 producers".to_owned()
+            } else {
+                format!("synced, 64 producers, linger {linger} ms")
+            };
             self.add(&key, &name, &load, plan, &[Metric::Records, Metric::P50, Metric::P99]).class = Class::Flushed;
         }
     }
@@ -365,9 +428,12 @@ impl Catalogue {
             (plan.kind, plan.producers, plan.consumers) = (Kind::EndToEnd, 1, 1);
             plan.arrival = Arrival::Poisson;
             let percent = share * 100.0;
-            let load = format!("1 KiB records, 1 producer, 1 consumer, 16 partitions, Poisson arrivals at {percent:.0} % of the slower target's maximum of W2; latency from the intended send to the consumer's hands");
+            let load = format!(
+                "1 KiB records, 1 producer, 1 consumer, 16 partitions, Poisson arrivals at {percent:.0} % of the slower target's maximum of W2; latency from the intended send to the consumer's hands"
+            );
             let metrics = [Metric::P50, Metric::P99, Metric::P999, Metric::CpuPerMb];
-            self.add(&format!("W10@{percent:.0}%"), &format!("end to end at {percent:.0} %"), &load, plan, &metrics).share = Some(*share);
+            self.add(&format!("W10@{percent:.0}%"), &format!("end to end at {percent:.0} %"), &load, plan, &metrics)
+                .share = Some(*share);
         }
     }
 
@@ -375,16 +441,25 @@ impl Catalogue {
         for groups in if full { &[1, 5, 20][..] } else { &[1, 5] } {
             let mut plan = self.plan();
             (plan.kind, plan.producers, plan.groups, plan.consumers) = (Kind::EndToEnd, 1, *groups, 1);
-            let load = format!("1 KiB records at 15 % of the slower target's maximum of W2, read by {groups} consumer group(s) at the tail");
+            let load = format!(
+                "1 KiB records at 15 % of the slower target's maximum of W2, read by {groups} consumer group(s) at the tail"
+            );
             let metrics = [Metric::CpuPerMb, Metric::Egress, Metric::P99];
-            self.add(&format!("W11-{groups}g"), &format!("fan-out to {groups}"), &load, plan, &metrics).share = Some(0.15);
+            self.add(&format!("W11-{groups}g"), &format!("fan-out to {groups}"), &load, plan, &metrics).share =
+                Some(0.15);
         }
         for producers in if full { &[100u32, 1000][..] } else { &[100] } {
             let mut plan = self.plan();
             plan.producers = *producers;
             plan.rate = Rate::Fixed(f64::from(*producers) * 10.0);
             let load = format!("{producers} producers with 10 records of 1 KiB a second each");
-            self.add(&format!("W12-{producers}"), &format!("fan-in from {producers}"), &load, plan, &[Metric::CpuShare, Metric::P99, Metric::Rss]);
+            self.add(
+                &format!("W12-{producers}"),
+                &format!("fan-in from {producers}"),
+                &load,
+                plan,
+                &[Metric::CpuShare, Metric::P99, Metric::Rss],
+            );
         }
         let plan = self.plan();
         let load = "1 KiB records offered at 150 % of the slower target's maximum of W2";
@@ -393,7 +468,9 @@ impl Catalogue {
 
     fn reading(&mut self, full: bool) {
         const WARM_BYTES: u64 = 512 << 20;
-        for (key, name, bytes, cold) in [("W14", "catch-up, warm", WARM_BYTES, false), ("W13", "catch-up, cold", 4 * WARM_BYTES, true)] {
+        for (key, name, bytes, cold) in
+            [("W14", "catch-up, warm", WARM_BYTES, false), ("W13", "catch-up, cold", 4 * WARM_BYTES, true)]
+        {
             if cold && !full {
                 continue;
             }
@@ -410,15 +487,19 @@ impl Catalogue {
         let mut plan = self.plan();
         (plan.kind, plan.connections) = (Kind::Idle, 500);
         let load = format!("500 connections and {partitions} partitions with nothing to do");
-        self.add("W15", "idle", &load, plan, &[Metric::Rss, Metric::CpuShare, Metric::Switches]).shape = Shape::Idle { partitions };
+        self.add("W15", "idle", &load, plan, &[Metric::Rss, Metric::CpuShare, Metric::Switches]).shape =
+            Shape::Idle { partitions };
     }
 
     fn restarts(&mut self, wide: bool, full: bool) {
         for partitions in if full { &[16, 1000][..] } else { &[16] } {
             let plan = self.plan();
-            let load = format!("the broker is stopped cleanly and started on a topic of {partitions} partitions: from the start of its process to the first acknowledged record");
+            let load = format!(
+                "the broker is stopped cleanly and started on a topic of {partitions} partitions: from the start of its process to the first acknowledged record"
+            );
             let key = if *partitions == 16 { "W17".to_owned() } else { format!("W17-{partitions}p") };
-            self.add(&key, &format!("cold start, {partitions} partitions"), &load, plan, &[Metric::Seconds]).shape = Shape::ColdStart { partitions: *partitions };
+            self.add(&key, &format!("cold start, {partitions} partitions"), &load, plan, &[Metric::Seconds]).shape =
+                Shape::ColdStart { partitions: *partitions };
         }
         if wide {
             let mut plan = self.plan();
@@ -479,7 +560,8 @@ mod tests {
         assert_eq!(Class::Written.topic_settings("ringlog"), one("ringlog.ack.durability", "written"));
         assert_eq!(Class::Flushed.topic_settings("ringlog"), one("ringlog.ack.durability", "flushed"));
         assert_eq!(Class::Flushed.topic_settings("kafka"), one("flush.messages", "1"));
-        let flushed: Vec<String> = of(Preset::Full).into_iter().filter(|cell| cell.class == Class::Flushed).map(|cell| cell.key).collect();
+        let flushed: Vec<String> =
+            of(Preset::Full).into_iter().filter(|cell| cell.class == Class::Flushed).map(|cell| cell.key).collect();
         assert_eq!(flushed, ["W7", "W8", "W8-linger5"]);
     }
 

@@ -209,7 +209,10 @@ mod tests {
     #[test]
     fn a_comparison_survives_its_text() {
         let mut comparison = Comparison { schema_version: SCHEMA_VERSION, ..Comparison::default() };
-        comparison.targets = vec![TargetFacts::default(), TargetFacts { recorded: Some("old.json".to_owned()), ..TargetFacts::default() }];
+        comparison.targets = vec![
+            TargetFacts::default(),
+            TargetFacts { recorded: Some("old.json".to_owned()), ..TargetFacts::default() },
+        ];
         let mut cell = CellReport { key: "W2".to_owned(), state: State::Lossy, ..CellReport::default() };
         cell.measurements.push(Measurement { numbers: [("records".to_owned(), 5.0)].into(), ..Measurement::default() });
         comparison.cells.push(cell);

@@ -99,7 +99,9 @@ pub fn pair(kafka: Option<&str>, targets: &[String]) -> Result<[Target; 2], Stri
         ([only], Some(kafka)) => [only.clone(), kafka],
         ([only], None) => [Target::this_program(), only.clone()],
         ([first, second], None) => [first.clone(), second.clone()],
-        ([_, _], Some(_)) => return Err("--kafka is a target of its own; give one --target beside it, or two without it".to_owned()),
+        ([_, _], Some(_)) => {
+            return Err("--kafka is a target of its own; give one --target beside it, or two without it".to_owned());
+        }
         _ => return Err(format!("{} targets were given; a comparison is of two", named.len())),
     };
     if two[0].name == two[1].name {
@@ -147,11 +149,20 @@ impl Options {
         for piece in &pieces {
             let (name, value) = piece.split_once('=').ok_or_else(|| format!("`{piece}` is no option; {HOW}"))?;
             match name {
-                "pid" => options.pid = Some(value.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| format!("`{value}` is no process id"))?),
+                "pid" => {
+                    options.pid = Some(
+                        value
+                            .parse()
+                            .ok()
+                            .filter(|pid| *pid > 0)
+                            .ok_or_else(|| format!("`{value}` is no process id"))?,
+                    )
+                }
                 "admin" => options.admin = Some(address(value)?),
                 "heap" => options.heap = Some(heap(value)?),
                 "override" => {
-                    let (key, value) = value.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("write override=KEY=VALUE")?;
+                    let (key, value) =
+                        value.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("write override=KEY=VALUE")?;
                     options.overrides.push((key.to_owned(), value.to_owned()));
                 }
                 _ => return Err(format!("`{name}` is no option of a target; there are {}", NAMES.join(", "))),
@@ -190,7 +201,9 @@ impl Source {
         let path = |prefix: &str| match head.strip_prefix(prefix) {
             Some("") => Some(None),
             // `ringlog:9092` is a host and a port; a path has a slash.
-            Some(rest) => rest.strip_prefix(':').filter(|path| path.contains('/')).map(|path| Some(PathBuf::from(path))),
+            Some(rest) => {
+                rest.strip_prefix(':').filter(|path| path.contains('/')).map(|path| Some(PathBuf::from(path)))
+            }
             None => None,
         };
         if let Some(binary) = path("ringlog") {
@@ -199,7 +212,11 @@ impl Source {
         }
         if let Some(home) = path("kafka") {
             options.only("a Kafka that is started", &["override", "heap"])?;
-            return Ok(Self::Kafka { home, overrides: options.overrides, heap: options.heap.unwrap_or_else(|| HEAP.to_owned()) });
+            return Ok(Self::Kafka {
+                home,
+                overrides: options.overrides,
+                heap: options.heap.unwrap_or_else(|| HEAP.to_owned()),
+            });
         }
         options.only("a broker that runs already", &["pid", "admin"])?;
         Ok(Self::Running { address: address(head)?, pid: options.pid, admin: options.admin })
@@ -209,7 +226,9 @@ impl Source {
         let with = |head: String, overrides: &[(String, String)]| {
             overrides.iter().fold(head, |text, (key, value)| format!("{text},override={key}={value}"))
         };
-        let at = |name: &str, path: &Option<PathBuf>| path.as_ref().map_or_else(|| name.to_owned(), |path| format!("{name}:{}", path.display()));
+        let at = |name: &str, path: &Option<PathBuf>| {
+            path.as_ref().map_or_else(|| name.to_owned(), |path| format!("{name}:{}", path.display()))
+        };
         match self {
             Self::Ringlog { binary, overrides } => with(at("ringlog", binary), overrides),
             Self::Kafka { home, overrides, heap } => {
@@ -227,7 +246,8 @@ impl Source {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
+    let port =
+        text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
     match port {
         Some(1..) => Ok(text.to_owned()),
         _ => Err(format!("`{text}` is no HOST:PORT; {HOW}")),
@@ -262,7 +282,10 @@ mod tests {
         ] {
             assert_eq!(Target::parse(text).map(|target| target.to_argument()), Ok(text.to_owned()));
         }
-        let Source::Ringlog { overrides, .. } = Target::parse("b=ringlog,override=log.dirs=/a,/b").unwrap().source else { panic!() };
+        let Source::Ringlog { overrides, .. } = Target::parse("b=ringlog,override=log.dirs=/a,/b").unwrap().source
+        else {
+            panic!()
+        };
         assert_eq!(overrides, [("log.dirs".to_owned(), "/a,/b".to_owned())]);
         let running = Target::parse("x=ringlog:9092").unwrap();
         assert!(!running.is_started(), "a host called ringlog is no binary");

@@ -47,7 +47,10 @@ impl Finding {
     /// `ringlog faster than kafka: 1.84× [1.71, 1.97] the records per second`.
     pub fn sentence(&self, first: &str, second: &str) -> String {
         let Some(metric) = Metric::from_key(&self.metric) else { return String::new() };
-        let ratio = self.ratio.map(|ratio| format!("{:.2}× [{:.2}, {:.2}] the {}", ratio.value, ratio.low, ratio.high, metric.name())).unwrap_or_default();
+        let ratio = self
+            .ratio
+            .map(|ratio| format!("{:.2}× [{:.2}, {:.2}] the {}", ratio.value, ratio.low, ratio.high, metric.name()))
+            .unwrap_or_default();
         match self.is_better() {
             Some(_) => format!("{first} {} than {second}: {ratio}", self.word),
             None if ratio.is_empty() => format!("{}: {}", metric.name(), self.word),
@@ -67,7 +70,11 @@ pub fn pairs(measurements: &[Measurement]) -> (Vec<(&Measurement, &Measurement)>
     let count = pairs.iter().filter(disturbed).count();
     if count > 0 && pairs.len() - count >= PAIRS_MIN {
         pairs.retain(|pair| !disturbed(&pair));
-        notes.push(format!("{count} pair{} left out: the hypervisor took more than {:.0} % of the processors.", plural(count), STEAL_MAX * 100.0));
+        notes.push(format!(
+            "{count} pair{} left out: the hypervisor took more than {:.0} % of the processors.",
+            plural(count),
+            STEAL_MAX * 100.0
+        ));
     } else if count > 0 {
         notes.push(format!(
             "The hypervisor took more than {:.0} % of the processors in {count} of {} pairs, too many to leave out.",
@@ -97,8 +104,10 @@ pub fn findings(metrics: &[Metric], measurements: &[Measurement], seed: u64) -> 
 }
 
 fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound: bool, seed: u64) -> Finding {
-    let values: Vec<(f64, f64)> =
-        pairs.iter().filter_map(|(ours, theirs)| Some((ours.number(metric.key())?, theirs.number(metric.key())?))).collect();
+    let values: Vec<(f64, f64)> = pairs
+        .iter()
+        .filter_map(|(ours, theirs)| Some((ours.number(metric.key())?, theirs.number(metric.key())?)))
+        .collect();
     let of = |pick: fn(&(f64, f64)) -> f64| median(&values.iter().map(pick).collect::<Vec<_>>());
     let ratio = paired_ratio(&values, seed);
     let (better, worse) = metric.words();
@@ -137,7 +146,11 @@ fn trend(metric: Metric, pairs: &[(&Measurement, &Measurement)], target: usize) 
     let growth = last / first - 1.0;
     (growth.abs() > TREND_MAX).then(|| {
         let which = if target == 0 { "The first target" } else { "The second target" };
-        format!("{which} was still changing: its {} were {:+.0} % in the last pairs against the first.", metric.name(), growth * 100.0)
+        format!(
+            "{which} was still changing: its {} were {:+.0} % in the last pairs against the first.",
+            metric.name(),
+            growth * 100.0
+        )
     })
 }
 
@@ -147,9 +160,12 @@ pub fn classes(names: [&str; 2], classes: [&str; 2]) -> (bool, String) {
     let [ours, theirs] = promises;
     let said = format!("{}: {}; {}: {}.", names[0], classes[0], names[1], classes[1]);
     match (ours, theirs) {
-        (Promise::Unknown, _) | (_, Promise::Unknown) => {
-            (true, format!("{said} At least one broker does not say what its acknowledgement means: whether they promise the same is not known."))
-        }
+        (Promise::Unknown, _) | (_, Promise::Unknown) => (
+            true,
+            format!(
+                "{said} At least one broker does not say what its acknowledgement means: whether they promise the same is not known."
+            ),
+        ),
         _ if ours == theirs && classes[0] == classes[1] => (true, format!("{said} Both promise the same.")),
         _ if ours == theirs && ours == Promise::SurvivesKill => {
             let stricter = if classes[0] == "written" { names[0] } else { names[1] };
@@ -161,15 +177,24 @@ pub fn classes(names: [&str; 2], classes: [&str; 2]) -> (bool, String) {
                 ),
             )
         }
-        _ if ours == theirs => (true, format!("{said} Both promise the same by different names: synced to the device.")),
-        _ => (false, format!("{said} They do NOT promise the same ({} against {}): a faster number of the weaker one is no win.", ours.words(), theirs.words())),
+        _ if ours == theirs => {
+            (true, format!("{said} Both promise the same by different names: synced to the device."))
+        }
+        _ => (
+            false,
+            format!(
+                "{said} They do NOT promise the same ({} against {}): a faster number of the weaker one is no win.",
+                ours.words(),
+                theirs.words()
+            ),
+        ),
     }
 }
 
 /// The limits of the host that moved by more than 15 % between two looks at them.
 pub fn drift(ceilings: &[crate::bench::report::Ceilings]) -> Option<String> {
     let worst = ceilings.windows(2).map(|two| crate::bench::ceilings::drift(&two[0], &two[1])).fold(0.0, f64::max);
-    (worst > crate::bench::ceilings::DRIFT_MAX).then(|| {
+    (worst > crate::bench::assemble::DRIFT_MAX).then(|| {
         format!(
             "What this host can do changed by up to {:.0} % between two rounds (other load, or a noisy hypervisor). Pairs are measured \
              back to back, so that slow changes cancel in the ratios; absolute numbers are those of a disturbed host.",
@@ -200,7 +225,12 @@ mod tests {
     use super::*;
 
     fn measured(target: usize, pair: u32, records: f64) -> Measurement {
-        Measurement { target, pair, numbers: [("records_per_second".to_owned(), records)].into(), ..Measurement::default() }
+        Measurement {
+            target,
+            pair,
+            numbers: [("records_per_second".to_owned(), records)].into(),
+            ..Measurement::default()
+        }
     }
 
     fn of(values: &[(f64, f64)]) -> Vec<Measurement> {
@@ -217,7 +247,10 @@ mod tests {
         let clear = [(20.0, 10.0), (21.0, 10.0), (19.0, 10.0), (20.0, 10.5), (20.5, 10.0)];
         assert_eq!(word(&of(&clear)), "faster");
         assert_eq!(word(&of(&clear.map(|(ours, theirs)| (theirs, ours)))), "slower");
-        assert_eq!(word(&of(&[(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)])), "no difference shown");
+        assert_eq!(
+            word(&of(&[(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)])),
+            "no difference shown"
+        );
     }
 
     #[test]
@@ -270,7 +303,12 @@ mod tests {
         assert!(fair && words.contains("ringlog is the stricter one"), "{words}");
         let (fair, words) = judge("flushed", "flush-each");
         assert!(fair && words.contains("synced to the device"), "{words}");
-        for (ours, theirs) in [("written", "flush-each"), ("flushed", "page-cache"), ("memory", "page-cache"), ("written", "flush-every-10")] {
+        for (ours, theirs) in [
+            ("written", "flush-each"),
+            ("flushed", "page-cache"),
+            ("memory", "page-cache"),
+            ("written", "flush-every-10"),
+        ] {
             let (fair, words) = judge(ours, theirs);
             assert!(!fair && words.contains("NOT promise the same"), "{words}");
         }
@@ -281,12 +319,16 @@ mod tests {
     #[test]
     fn sentences_say_who_what_and_how_sure() {
         let (findings, _) = findings(&[Metric::Records], &of(&[(20.0, 10.0); 5]), 1);
-        assert_eq!(findings[0].sentence("ringlog", "kafka"), "ringlog faster than kafka: 2.00× [2.00, 2.00] the records per second");
+        assert_eq!(
+            findings[0].sentence("ringlog", "kafka"),
+            "ringlog faster than kafka: 2.00× [2.00, 2.00] the records per second"
+        );
     }
 
     #[test]
     fn drift_of_the_host_is_told() {
-        let ceilings = |disk| crate::bench::report::Ceilings { disk_write_bytes_per_second: disk, ..Default::default() };
+        let ceilings =
+            |disk| crate::bench::report::Ceilings { disk_write_bytes_per_second: disk, ..Default::default() };
         assert_eq!(drift(&[ceilings(100.0), ceilings(95.0)]), None);
         assert!(drift(&[ceilings(100.0), ceilings(95.0), ceilings(50.0)]).unwrap().contains("47 %"));
     }
