@@ -7,6 +7,7 @@
 //! workload   what is sent    schedule  when           station   one generator thread: produce, prebuilt, consume, idle, storm
 //! recorder   histograms, seconds    verify  ledger    target    topic, offsets, settings of the cluster    reader  fetches
 //! search, steady, fail_if, stats   decisions          host, process, ceilings, broker_cost, ack_class   beside the numbers
+//! checkup    is this host fit?      probes  what it takes a few seconds to know
 //! report     run.json        omb  OpenMessaging       figures, svg, plots, html   the page
 //! ```
 
@@ -14,6 +15,7 @@ pub mod ack_class;
 pub mod assemble;
 pub mod broker_cost;
 pub mod ceilings;
+pub mod checkup;
 pub mod clock;
 mod consume;
 pub mod fail_if;
@@ -26,6 +28,7 @@ pub mod omb;
 pub mod plan;
 pub mod plots;
 mod prebuilt;
+pub mod probes;
 pub mod process;
 mod produce;
 mod reader;
