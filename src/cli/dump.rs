@@ -12,6 +12,7 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::Failure;
+use super::offsets_decoder::decoded;
 use crate::log::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::producers::snapshot_entries;
 use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
@@ -24,6 +25,7 @@ Examples:
   ringlog log dump data/orders-0/00000000000000000000.log
   ringlog log dump --data data/orders-0/*.log
   ringlog log dump -o json data/orders-0/00000000000000000000.index
+  ringlog log dump --decode offsets data/__consumer_offsets-*/*.log
 
 Only looks: a broker may be running on the files. Ends with exit code 1 when a batch or an entry is not valid.";
 
@@ -40,9 +42,19 @@ pub(super) struct DumpArgs {
     /// Print every record with its key and value as text
     #[arg(long)]
     pub data: bool,
+    /// What keys and values are, beyond text; implies --data
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub decode: Option<Decode>,
     /// Output: text as Kafka's tool prints it, or one JSON object a line
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// What keys and values are.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Decode {
+    /// Records of __consumer_offsets: committed offsets and groups.
+    Offsets,
 }
 
 /// How lines are written.
@@ -54,12 +66,39 @@ pub(super) enum Output {
     Json,
 }
 
+/// What is shown of files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Each record.
+    pub(super) records: bool,
+    /// Its key and value.
+    pub(super) data: bool,
+    /// What they are.
+    pub(super) decode: Option<Decode>,
+    /// Of records, only key and value.
+    pub(super) bare: bool,
+    /// Of indexes, only what is wrong.
+    pub(super) faults_only: bool,
+    /// Batches that begin behind so many bytes are not shown.
+    pub(super) bytes_max: usize,
+    pub(super) output: Output,
+}
+
 /// Prints the files. Errors: a file that cannot be read or is of no known kind; batches that are not valid.
 pub(super) fn run(args: &DumpArgs, out: &mut impl Write) -> Result<(), Failure> {
     let mut out = BufWriter::new(out);
+    let look = Look {
+        records: args.records || args.data || args.decode.is_some(),
+        data: args.data || args.decode.is_some(),
+        decode: args.decode,
+        bare: false,
+        faults_only: false,
+        bytes_max: usize::MAX,
+        output: args.output,
+    };
     let mut faults = 0;
     for file in &args.files {
-        faults += dump(file, args, &mut out).with_context(|| file.display().to_string())?;
+        faults += dump(file, &look, &mut out).with_context(|| file.display().to_string())?;
     }
     out.flush()?;
     if faults > 0 {
@@ -70,46 +109,46 @@ pub(super) fn run(args: &DumpArgs, out: &mut impl Write) -> Result<(), Failure> 
 }
 
 /// Prints one file; how many faults it has.
-fn dump(file: &Path, args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<usize> {
+pub(super) fn dump(file: &Path, look: &Look, out: &mut dyn Write) -> anyhow::Result<usize> {
     let bytes = fs::read(file)?;
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let base = name.split('.').next().and_then(|digits| digits.parse::<i64>().ok());
-    if args.output == Output::Text {
+    if look.output == Output::Text {
         writeln!(out, "Dumping {}", file.display())?;
     }
     let extension = file.extension().and_then(|extension| extension.to_str());
     match (extension, base) {
         (Some("log"), base) => {
-            if let (Output::Text, Some(base)) = (args.output, base) {
+            if let (Output::Text, Some(base)) = (look.output, base) {
                 writeln!(out, "Log starting offset: {base}")?;
             }
-            dump_batches(&bytes, args, out)
+            dump_batches(&bytes, look, out)
         }
-        (Some("index"), Some(base)) => dump_offset_index(&bytes, base, args.output, out),
-        (Some("timeindex"), Some(base)) => dump_time_index(&bytes, base, args.output, out),
-        (Some("snapshot"), _) => dump_producers(&bytes, args.output, out),
+        (Some("index"), Some(base)) => dump_offset_index(&bytes, base, look, out),
+        (Some("timeindex"), Some(base)) => dump_time_index(&bytes, base, look, out),
+        (Some("snapshot"), _) => dump_producers(&bytes, look.output, out),
         _ => bail!("not a segment file: expected <20 digits>.log, .index, .timeindex or .snapshot"),
     }
 }
 
-fn dump_batches(bytes: &[u8], args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<usize> {
+fn dump_batches(bytes: &[u8], look: &Look, out: &mut dyn Write) -> anyhow::Result<usize> {
     let mut position = 0;
     let mut faults = 0;
     while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
         if rest.iter().all(|byte| *byte == 0) {
-            note(args.output, out, position, &format!("{} preallocated bytes, no data", rest.len()))?;
+            note(look.output, out, position, &format!("{} preallocated bytes, no data", rest.len()))?;
             break;
         }
         let info = match batch::parse_header(rest) {
             Ok(info) if info.bytes as usize <= rest.len() => info,
             Ok(info) => {
                 let missing = info.bytes as usize - rest.len();
-                note(args.output, out, position, &format!("the last batch is cut short by {missing} bytes"))?;
+                note(look.output, out, position, &format!("the last batch is cut short by {missing} bytes"))?;
                 faults += 1;
                 break;
             }
             Err(error) => {
-                note(args.output, out, position, &format!("no batch here: {error}"))?;
+                note(look.output, out, position, &format!("no batch here: {error}"))?;
                 faults += 1;
                 break;
             }
@@ -117,19 +156,22 @@ fn dump_batches(bytes: &[u8], args: &DumpArgs, out: &mut impl Write) -> anyhow::
         let whole = &rest[..info.bytes as usize];
         let valid = batch::check_stored(whole).is_ok();
         faults += usize::from(!valid);
-        match args.output {
+        match look.output {
             Output::Text => writeln!(out, "{}", batch_text(&info, position, valid))?,
             Output::Json => writeln!(out, "{}", batch_json(&info, position, valid))?,
         }
-        if valid && (args.records || args.data) {
-            dump_records(whole, &info, args, out)?;
+        if valid && look.records {
+            dump_records(whole, &info, look, out)?;
         }
         position += info.bytes as usize;
+        if position >= look.bytes_max {
+            break;
+        }
     }
     Ok(faults)
 }
 
-fn note(output: Output, out: &mut impl Write, position: usize, what: &str) -> io::Result<()> {
+fn note(output: Output, out: &mut dyn Write, position: usize, what: &str) -> io::Result<()> {
     match output {
         Output::Text => writeln!(out, "FAULT at position {position}: {what}"),
         Output::Json => writeln!(out, "{}", json!({ "position": position, "note": what })),
@@ -208,23 +250,23 @@ fn batch_json(info: &BatchInfo, position: usize, valid: bool) -> Value {
     })
 }
 
-fn dump_records(whole: &[u8], info: &BatchInfo, args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<()> {
+fn dump_records(whole: &[u8], info: &BatchInfo, look: &Look, out: &mut dyn Write) -> anyhow::Result<()> {
     let records = match Records::open(whole, RECORDS_BYTES_MAX.max(whole.len() - HEADER_BYTES)) {
         Ok(records) => records,
         Err(error) => {
-            return Ok(note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?);
+            return Ok(note(look.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?);
         }
     };
     for record in records.iter() {
         match record {
             Ok(record) => {
-                let line = match args.output {
-                    Output::Text => record_text(&record, info, args.data),
-                    Output::Json => record_json(&record, info, args.data).to_string(),
+                let line = match look.output {
+                    Output::Text => record_text(&record, info, look),
+                    Output::Json => record_json(&record, info, look).to_string(),
                 };
                 writeln!(out, "{line}")?;
             }
-            Err(error) => note(args.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?,
+            Err(error) => note(look.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?,
         }
     }
     Ok(())
@@ -234,8 +276,8 @@ fn size(bytes: Option<&[u8]>) -> i64 {
     bytes.map_or(-1, |bytes| bytes.len() as i64)
 }
 
-fn text(bytes: Option<&[u8]>) -> String {
-    bytes.map_or_else(|| "null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
@@ -243,10 +285,23 @@ fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
     first.map_or(-1, |first| first.plus(record.offset_delta).value())
 }
 
-fn record_text(record: &Record<'_>, info: &BatchInfo, data: bool) -> String {
+/// Key and value as the tool shows them; `None` is not shown.
+fn shown(record: &Record<'_>, look: &Look) -> (Option<String>, Option<String>) {
+    let plain = (record.key.map(lossy), record.value.map(lossy));
+    match (look.decode, record.key) {
+        (None, _) if !look.data => (None, None),
+        (None, _) | (Some(Decode::Offsets), None) => plain,
+        (Some(Decode::Offsets), Some(key)) => match decoded(key, record.value) {
+            Ok(both) => (Some(both.key), Some(both.payload)),
+            Err(error) => (plain.0, Some(format!("({error})"))),
+        },
+    }
+}
+
+fn record_text(record: &Record<'_>, info: &BatchInfo, look: &Look) -> String {
     let headers: Vec<_> = record.headers.iter().map(|(name, _)| *name).collect();
-    let mut line = format!(
-        "| offset: {} {}: {} keySize: {} valueSize: {} sequence: {} headerKeys: [{}]",
+    let metadata = format!(
+        " offset: {} {}: {} keySize: {} valueSize: {} sequence: {} headerKeys: [{}]",
         info.base_offset + i64::from(record.offset_delta),
         timestamp_kind(info),
         record.timestamp,
@@ -255,16 +310,18 @@ fn record_text(record: &Record<'_>, info: &BatchInfo, data: bool) -> String {
         sequence_of(record, info),
         headers.join(","),
     );
-    if data {
-        if record.key.is_some() {
-            line.push_str(&format!(" key: {}", text(record.key)));
-        }
-        line.push_str(&format!(" payload: {}", text(record.value)));
+    let mut line = if look.bare { "|".to_owned() } else { format!("|{metadata}") };
+    let (key, payload) = shown(record, look);
+    if let Some(key) = key {
+        line.push_str(&format!(" key: {key}"));
+    }
+    if let Some(payload) = payload {
+        line.push_str(&format!(" payload: {payload}"));
     }
     line
 }
 
-fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
+fn record_json(record: &Record<'_>, info: &BatchInfo, look: &Look) -> Value {
     let mut line = json!({
         "offset": info.base_offset + i64::from(record.offset_delta),
         "timestamp": record.timestamp,
@@ -273,9 +330,17 @@ fn record_json(record: &Record<'_>, info: &BatchInfo, data: bool) -> Value {
         "sequence": sequence_of(record, info),
         "headerKeys": record.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
     });
-    if data {
-        line["key"] = record.key.map_or(Value::Null, |key| json!(String::from_utf8_lossy(key)));
-        line["payload"] = record.value.map_or(Value::Null, |value| json!(String::from_utf8_lossy(value)));
+    if look.data {
+        let document = |text: Option<String>| match (look.decode, text) {
+            (_, None) => Value::Null,
+            (None, Some(text)) => json!(text),
+            // Decoded keys and values are documents themselves; a tombstone's is not, and no value.
+            (Some(_), Some(text)) if text == "<DELETE>" => Value::Null,
+            (Some(_), Some(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        };
+        let (key, payload) = shown(record, look);
+        line["key"] = document(key);
+        line["payload"] = document(payload);
     }
     line
 }
@@ -290,23 +355,24 @@ fn entries<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8; N
         .take_while(|(index, entry)| *index == 0 || entry.iter().any(|byte| *byte != 0))
 }
 
-fn dump_offset_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+fn dump_offset_index(bytes: &[u8], base: i64, look: &Look, out: &mut dyn Write) -> anyhow::Result<usize> {
     let mut previous = None;
     let mut faults = 0;
     for (index, entry) in entries::<OFFSET_ENTRY_BYTES>(bytes) {
         let [a, b, c, d, rest @ ..] = *entry;
         let offset = base + i64::from(u32::from_be_bytes([a, b, c, d]));
         let position = u32::from_be_bytes(rest);
-        match output {
+        match look.output {
+            _ if look.faults_only => {}
             Output::Text => writeln!(out, "offset: {offset} position: {position}")?,
             Output::Json => writeln!(out, "{}", json!({ "offset": offset, "position": position }))?,
         }
-        faults += out_of_order(&mut previous, offset, index, OFFSET_ENTRY_BYTES, output, out)?;
+        faults += out_of_order(&mut previous, offset, index, OFFSET_ENTRY_BYTES, look.output, out)?;
     }
     Ok(faults)
 }
 
-fn dump_time_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+fn dump_time_index(bytes: &[u8], base: i64, look: &Look, out: &mut dyn Write) -> anyhow::Result<usize> {
     let mut previous = None;
     let mut faults = 0;
     for (index, entry) in entries::<TIME_ENTRY_BYTES>(bytes) {
@@ -314,11 +380,12 @@ fn dump_time_index(bytes: &[u8], base: i64, output: Output, out: &mut impl Write
         let timestamp = i64::from_be_bytes(*timestamp);
         let relative = rest.first_chunk().map_or(0, |relative| u32::from_be_bytes(*relative));
         let offset = base + i64::from(relative);
-        match output {
+        match look.output {
+            _ if look.faults_only => {}
             Output::Text => writeln!(out, "timestamp: {timestamp} offset: {offset}")?,
             Output::Json => writeln!(out, "{}", json!({ "timestamp": timestamp, "offset": offset }))?,
         }
-        faults += out_of_order(&mut previous, timestamp, index, TIME_ENTRY_BYTES, output, out)?;
+        faults += out_of_order(&mut previous, timestamp, index, TIME_ENTRY_BYTES, look.output, out)?;
     }
     Ok(faults)
 }
@@ -330,7 +397,7 @@ fn out_of_order(
     index: usize,
     entry_bytes: usize,
     output: Output,
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<usize> {
     let wrong = previous.is_some_and(|previous| key <= previous);
     *previous = Some(key);
@@ -340,7 +407,7 @@ fn out_of_order(
     Ok(usize::from(wrong))
 }
 
-fn dump_producers(bytes: &[u8], output: Output, out: &mut impl Write) -> anyhow::Result<usize> {
+fn dump_producers(bytes: &[u8], output: Output, out: &mut dyn Write) -> anyhow::Result<usize> {
     let Some(entries) = snapshot_entries(bytes) else { bail!("not a sound producer snapshot (version or checksum)") };
     for entry in entries {
         // Sequences wrap to 0 after 2^31 − 1.

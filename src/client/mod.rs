@@ -12,18 +12,25 @@
 //! producer    faces and the task behind them      accumulator  records -> batches per partition, memory, waking
 //! partitioner which partition                     outgoing     one batch: filled, sealed, split
 //! delivery    what can become of a send           sender       what goes now, retries, expiry; sequences: of one partition
+//!
+//! consumer    faces and the thread behind them    fetcher      positions, what to fetch, what waits to be read
+//! assignor    how partitions are dealt out        membership   a member of a group: joins, beats, gives up, leaves
 //! ```
 
 mod accumulator;
 pub mod admin;
+pub mod assignor;
 pub mod cluster;
 pub(crate) mod connection;
+pub mod consumer;
+mod consumer_error;
 mod delivery;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake_broker;
+pub mod fetcher;
 pub mod io;
-
+pub mod membership;
 pub(crate) mod network;
 mod outgoing;
 mod partitioner;
@@ -34,6 +41,8 @@ mod sequences;
 pub mod settings;
 
 pub use admin::{Admin, BlockingAdmin};
+pub use consumer::{Consumer, ConsumerHandle};
+pub use consumer_error::ConsumerError;
 pub use delivery::{DeliveryError, ProduceError, SendError};
 pub use error::{CallError, ClientError};
 pub use io::Io;

@@ -32,7 +32,7 @@ pub use codecs::Codec;
 pub use records::{
     REPORTED_FAULTS_MAX, RecordFacts, RecordFault, RecordFaultKind, RecordRules, RecordsError, validate_records,
 };
-pub use records::{Record, RecordHeader, RecordIter, Records};
+pub use records::{Record, RecordHeader, RecordIter, Records, RecordsMark};
 
 /// Bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;

@@ -61,15 +61,34 @@ impl<'a> Records<'a> {
         &self.body
     }
 
+    /// The records' bytes without compression, kept: with [`RecordIter::resume`] for a reader that takes them in portions.
+    pub fn into_body(self) -> Cow<'a, [u8]> {
+        self.body
+    }
+
     /// One by one; ends after an error. Offset deltas rise, stay within the batch, and come out exactly as many as counted.
     pub fn iter(&self) -> RecordIter<'_> {
-        RecordIter {
-            info: &self.info,
-            rest: Cursor(&self.body),
-            left: self.info.records,
-            offset_delta_min: 0,
-            ended: false,
-        }
+        RecordIter::resume(&self.info, &self.body, RecordsMark::start(&self.info))
+    }
+}
+
+/// Where a walk over a batch's records stands between two portions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordsMark {
+    bytes_read: usize,
+    left: u32,
+    offset_delta_min: u32,
+}
+
+impl RecordsMark {
+    /// Before the first record.
+    pub fn start(info: &BatchInfo) -> Self {
+        Self { bytes_read: 0, left: info.records, offset_delta_min: 0 }
+    }
+
+    /// Records that are still to come, as the header counts them.
+    pub fn left(&self) -> u32 {
+        self.left
     }
 }
 
@@ -101,6 +120,27 @@ impl<'a> Iterator for RecordIter<'a> {
 }
 
 impl<'a> RecordIter<'a> {
+    /// Goes on at `mark` over the `body` of the batch of which `info` is the header. A mark of another batch gives other
+    /// records or an error, as damaged bytes would.
+    pub fn resume(info: &'a BatchInfo, body: &'a [u8], mark: RecordsMark) -> Self {
+        RecordIter {
+            info,
+            rest: Cursor(body.get(mark.bytes_read..).unwrap_or_default()),
+            left: mark.left,
+            offset_delta_min: mark.offset_delta_min,
+            ended: false,
+        }
+    }
+
+    /// Where it stands; `body` is the one it was begun with.
+    pub fn mark(&self, body: &[u8]) -> RecordsMark {
+        RecordsMark {
+            bytes_read: body.len().saturating_sub(self.rest.0.len()),
+            left: self.left,
+            offset_delta_min: self.offset_delta_min,
+        }
+    }
+
     fn read_record(&mut self) -> Result<Record<'a>, BatchError> {
         let record_bytes = self.rest.length()?;
         let mut fields = Cursor(self.rest.take(record_bytes)?);

@@ -1,0 +1,87 @@
+//! What became of each of several things, and the exit code of all.
+//!
+//! Shell: writes to standard error, asks on the terminal. Owns the exit codes 1 (nothing was done) and 5 (some was not), and the
+//! question before something is destroyed. Always: each failure is a line of its own that names the thing.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::show::nearest;
+use super::{EXIT_FAILED, EXIT_PARTIAL, Failure, problems};
+use crate::client::admin::{BlockingAdmin, ItemError};
+use crate::protocol::ErrorCode;
+
+/// Counts what was done and what was not.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    done: usize,
+    failed: usize,
+}
+
+impl Tally {
+    /// It was done.
+    pub(super) fn done(&mut self) {
+        self.done += 1;
+    }
+
+    /// It was not, for that reason.
+    pub(super) fn failed(&mut self, what: &str, why: impl std::fmt::Display) {
+        self.failed += 1;
+        // Nobody is left to tell when this fails.
+        _ = problems::write_error(&mut io::stderr().lock(), problems::paint_stderr(), &format!("{what}: {why}"));
+    }
+
+    /// The exit code.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        match self {
+            Self { failed: 0, .. } => Ok(()),
+            Self { done: 0, .. } => Err(Failure::Told(EXIT_FAILED)),
+            _ => Err(Failure::Told(EXIT_PARTIAL)),
+        }
+    }
+}
+
+/// The error with the name that was meant, where the topic or group is not there.
+pub(super) fn with_hint(admin: &BlockingAdmin, name: &str, error: &ItemError) -> String {
+    let names: Vec<String> = match ErrorCode(error.code) {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => match admin.list_topics(true) {
+            Ok(topics) => topics.into_iter().map(|topic| topic.name).collect(),
+            Err(_) => Vec::new(),
+        },
+        ErrorCode::GROUP_ID_NOT_FOUND => match admin.list_groups(Vec::new(), Vec::new()) {
+            Ok(groups) => groups.into_iter().map(|group| group.group).collect(),
+            Err(_) => Vec::new(),
+        },
+        _ => return error.to_string(),
+    };
+    let missing = match ErrorCode(error.code) {
+        ErrorCode::GROUP_ID_NOT_FOUND => "there is no such group",
+        _ => "there is no such topic",
+    };
+    // A partition may be missing from a topic that is there.
+    if names.iter().any(|known| known == name) {
+        return error.to_string();
+    }
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("{missing}; did you mean {near}?"),
+        None => missing.to_owned(),
+    }
+}
+
+/// Asks on a terminal whether to go on; without one, or with `yes`, it goes on.
+pub(super) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
+    if yes || !io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{question} [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => {
+            writeln!(stderr, "nothing was done")?;
+            Err(Failure::Told(EXIT_FAILED))
+        }
+    }
+}
