@@ -5,6 +5,7 @@
 //! message. Source: rustc's messages.
 
 mod bench;
+mod bench_args;
 mod bench_show;
 mod check_config;
 mod completions;
@@ -48,7 +49,7 @@ enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
-    Bench(Box<bench::BenchArgs>),
+    Bench(Box<bench_args::BenchArgs>),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
