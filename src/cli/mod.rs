@@ -6,6 +6,7 @@
 //! name it was called by, the rules are that tool's (`kafka`). Source: rustc's messages.
 
 mod bench;
+mod bench_args;
 mod bench_show;
 mod check_config;
 mod cluster;
@@ -90,7 +91,7 @@ enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
-    Bench(Box<bench::BenchArgs>),
+    Bench(Box<bench_args::BenchArgs>),
     Produce(produce::ProduceArgs),
     Consume(consume::ConsumeArgs),
     Topics(topics::TopicsArgs),
