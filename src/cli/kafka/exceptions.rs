@@ -46,8 +46,21 @@ pub(super) fn spelled(error: &ItemError) -> String {
 /// As [`spelled`], of a whole call.
 pub(super) fn spelled_call(error: &ClientError) -> String {
     match error.code() {
-        Some(_) => spelled(&ItemError::from(innermost(error))),
+        Some(_) => spelled(&refusal(error)),
         None => error.to_string(),
+    }
+}
+
+/// What a broker said, without our words around it.
+pub(super) fn refusal(error: &ClientError) -> ItemError {
+    match innermost(error) {
+        ClientError::Broker { code, message, .. } => ItemError {
+            code: code.0,
+            name: code.name(),
+            message: message.as_deref().unwrap_or(code.sentence()).trim_end_matches('.').to_owned(),
+            retriable: code.retriable(),
+        },
+        other => ItemError::from(other),
     }
 }
 

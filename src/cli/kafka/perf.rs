@@ -60,7 +60,10 @@ impl Stats {
         if elapsed < self.interval_ms {
             return None;
         }
-        let line = window_line(&self.window, elapsed);
+        let mut line = window_line(&self.window, elapsed);
+        if self.steady && self.window.count == self.all.count {
+            line.insert_str(0, "In steady state.\n");
+        }
         self.window = Window { begun_ms: now_ms, ..Window::default() };
         Some(line)
     }

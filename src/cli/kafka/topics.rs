@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use super::exceptions::{message, spelled_call};
+use super::exceptions::{message, refusal};
 use super::options::{Flag, Manner, Words, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread};
 use crate::cli::show::joined;
@@ -127,11 +127,7 @@ impl From<String> for Failed {
 impl From<ClientError> for Failed {
     fn from(error: ClientError) -> Self {
         match error.code() {
-            Some(_) => Self::Said(
-                spelled_call(&error)
-                    .rsplit_once("Exception: ")
-                    .map_or_else(|| error.to_string(), |(_, why)| why.to_owned()),
-            ),
+            Some(_) => Self::Said(message(&refusal(&error))),
             None => Self::Said(error.to_string()),
         }
     }
@@ -242,6 +238,13 @@ fn create(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(
         None => BTreeMap::new(),
         Some(text) => (0..).zip(replica_assignment(text)?).collect(),
     };
+    if name.contains(['.', '_']) {
+        writeln!(
+            desk.out,
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid issues \
+             it is best to use either, but not both."
+        )?;
+    }
     let topic = NewTopic { name: name.to_owned(), partitions, replication_factor: replicas, assignments, configs };
     for created in admin.create_topics(vec![topic], false)? {
         match &created.error {
