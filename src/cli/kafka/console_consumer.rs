@@ -5,7 +5,6 @@
 //! asked.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The names Kafka's Java code has for error codes, as its tools print them.
 //!
-//! Pure. Owns the way from a code to `org.apache.kafka.common.errors.…Exception`. Always: every code has one. Source: the enum
+//! Shell, for the admin client's values it reads; does nothing but words. Owns the way from a code to `org.apache.kafka.common.errors.…Exception`. Always: every code has one. Source: the enum
 //! `Errors` of Kafka 4.4.
 
 use crate::client::ClientError;
