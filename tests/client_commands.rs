@@ -1,6 +1,8 @@
 //! The commands that speak to a cluster, as scripts see them: what they print where, exit codes, faults. Runs the built binary against
 //! one broker per test; RINGLOG_TEST_BOOTSTRAP points them at another.
 
+#![allow(clippy::unwrap_used)]
+
 mod harness;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -305,11 +305,14 @@ fn alter(words: &Words, admin: &BlockingAdmin) -> Result<(), Failed> {
     admin.create_partitions(wanted, false)?.iter().try_for_each(|one| refuse(one.error.as_ref()))
 }
 
+/// Eligible leaders, and the last ones known; `None` where the cluster does not keep them.
+type Replicas = (Option<Vec<i32>>, Option<Vec<i32>>);
+
 /// What a topic's description shows beside Metadata: replicas that may lead although they are not in sync (KIP-966).
 #[derive(Default)]
 struct Eligible {
-    /// By partition: eligible leaders, the last ones known. Null where the cluster does not keep them.
-    partitions: BTreeMap<i32, (Option<Vec<i32>>, Option<Vec<i32>>)>,
+    /// By partition.
+    partitions: BTreeMap<i32, Replicas>,
 }
 
 fn describe(
