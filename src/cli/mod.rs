@@ -47,13 +47,13 @@ Examples:
   ringlog serve                                  a broker on 127.0.0.1:9092 with its data in ./data
   ringlog serve -c server.properties             the same, with the settings of a Kafka broker
   ringlog check-config server.properties         what would serve say to this file, on this machine?
-
   ringlog topics create orders -p 12             a topic, on any Kafka broker
   seq 10 | ringlog produce orders                ten records from standard input
   ringlog consume orders -o start -e             and back
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 4 no broker there or no answer
-in time, 5 done in part, 130 interrupted.";
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings,
+4 no broker there or no answer in time, 5 done in part, 130 interrupted.
+Kafka's tools work by their names: ringlog kafka-topics … (see install-shims).";
 
 /// It could not be done.
 const EXIT_FAILED: u8 = 1;
