@@ -62,8 +62,10 @@ Examples:
   seq 10 | ringlog produce orders                ten records from standard input
   ringlog consume orders -o start -e             and back
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 4 no broker there or no answer
-in time, 5 done in part, 130 interrupted.";
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings,
+4 no broker there or no answer in time, 5 done in part,
+6 a verdict against what was measured, 130 interrupted.
+Kafka's tools work by their names: ringlog kafka-topics … (see install-shims).";
 
 /// It could not be done.
 const EXIT_FAILED: u8 = 1;
