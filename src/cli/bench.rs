@@ -249,7 +249,7 @@ pub(super) fn try_path(path: &Path) -> Result<(), Failure> {
 }
 
 /// The first Ctrl-C ends the run and its report is written; the second ends the process.
-pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
+fn listen_for_ctrl_c(cancel: Cancel) {
     let listening = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
