@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Failure;
+use super::{EXIT_INTERRUPTED, Failure};
 use super::bench::{EXIT_VERDICT, command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
 use super::serve_args::key_value;
 use crate::bench::load::{Cancel, Progress};
@@ -42,8 +42,6 @@ use crate::tune::slo::Slo;
 use crate::tune::space::{Knob, Point, Space};
 use crate::tune::trial::{Facts, TrialError};
 
-/// Ctrl-C ended it; what was measured was reported.
-const EXIT_INTERRUPTED: u8 = 130;
 /// What a trial takes beside warm-up and measuring, before the first one was made: a topic, connections, the drain.
 const OVERHEAD_GUESS: Duration = Duration::from_millis(700);
 
