@@ -16,7 +16,6 @@ use super::assemble::{Found, Window, assemble};
 use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
-use super::reader::{FetchPlan, Met, Reader};
 use super::recorder::Collector;
 use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
@@ -25,8 +24,8 @@ use super::station::{Brief, Phase, Remains, Station, Told};
 use super::stats::median;
 use super::steady::{Steadiness, Warmth};
 use super::target::{BenchError, Cluster, ReadyTopic, client_settings};
-use super::verify::{Ledger, Read, Stamp, Verification};
-use super::{ceilings, host, recorder, units, work};
+use super::verify::{Ledger, Verification};
+use super::{ceilings, host, read_back, recorder, units, work};
 use crate::client::{ClientSettings, Io};
 
 /// How long clients may take to be ready.
@@ -330,7 +329,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         Err(why) => Verification::skipped(why),
         Ok(()) => {
             let ledger = std::mem::take(&mut led.ledger);
-            verify(&threads[0], settings, &brief, ledger, cancel, watcher)
+            read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher)
         }
     };
     drop(cleanup);
@@ -688,93 +687,4 @@ struct Ending {
     steady: Option<bool>,
     before: Look,
     after: Look,
-}
-
-/// Reads back everything the run wrote and gives the ledger's verdict.
-fn verify(
-    io: &Io,
-    settings: ClientSettings,
-    brief: &Arc<Brief>,
-    ledger: Ledger,
-    cancel: &Cancel,
-    watcher: &mut dyn FnMut(Progress),
-) -> Verification {
-    let expected = ledger.acked();
-    watcher(Progress::Step(format!("reading back {} acknowledged records", units::grouped(expected))));
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    let (brief, cancel) = (Arc::clone(brief), cancel.clone());
-    // A first Ctrl-C ended the run; only one that comes now ends the reading.
-    let was_cancelled = cancel.is_cancelled();
-    let answer = io.run(move || async move {
-        read_back(settings, &brief, ledger, move || !was_cancelled && cancel.is_cancelled(), &sender).await
-    });
-    while let Some(read) = receiver.blocking_recv() {
-        watcher(Progress::Verified(read, expected));
-    }
-    futures_lite::future::block_on(answer)
-        .unwrap_or_else(|why| Verification::skipped(format!("reading back failed: {why}")))
-}
-
-async fn read_back(
-    settings: ClientSettings,
-    brief: &Brief,
-    mut ledger: Ledger,
-    cancelled: impl Fn() -> bool,
-    progress: &mpsc::UnboundedSender<u64>,
-) -> Result<Verification, BenchError> {
-    const LATEST: i64 = -1;
-    let cluster = Cluster::connect(settings).await?;
-    // Leaders may have moved since the run began.
-    cluster.network.topic_ready(&brief.topic.name, END_TIMEOUT).await?;
-    let mut topic = brief.topic.clone();
-    for (partition, leader) in topic.leaders.iter_mut().enumerate() {
-        if let Some((now, _)) = cluster.network.cluster().leader(&topic.name, super::target::partition_index(partition))
-        {
-            *leader = now;
-        }
-    }
-    let ends = cluster.offsets(&topic, LATEST).await?;
-    let positions: BTreeMap<u32, i64> = (0..)
-        .zip(&brief.starts)
-        .filter(|(partition, start)| ends.get(*partition as usize) > Some(*start))
-        .map(|(partition, start)| (partition, *start))
-        .collect();
-    let plan = FetchPlan { partition_max_bytes: 4 << 20, max_wait: Duration::from_millis(100), ..FetchPlan::default() };
-    let mut read = 0u64;
-    let mut told = 0;
-    for mut reader in Reader::all(&cluster.network, &topic, &positions, plan) {
-        while !reader.is_idle() {
-            if cancelled() {
-                return Ok(Verification::skipped(format!(
-                    "interrupted after {} records were read back",
-                    units::grouped(read)
-                )));
-            }
-            reader
-                .fetch(&cluster.network, |met| match met {
-                    Met::Record(partition, offset, _, value) => {
-                        read += 1;
-                        ledger.on_read(
-                            partition,
-                            offset,
-                            value.map_or(Read::Foreign, |value| Stamp::read(value, brief.run)),
-                        );
-                    }
-                    Met::Damaged(partition, first, last) => {
-                        (first..=last).for_each(|offset| ledger.on_read(partition, offset, Read::Unknown));
-                    }
-                })
-                .await?;
-            for (partition, end) in (0..).zip(&ends) {
-                if reader.position(partition).is_some_and(|position| position >= *end) {
-                    reader.leave(partition);
-                }
-            }
-            if read - told > 100_000 {
-                told = read;
-                _ = progress.send(read);
-            }
-        }
-    }
-    Ok(ledger.finish())
 }

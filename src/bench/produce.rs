@@ -96,7 +96,6 @@ struct Sender {
 }
 
 impl Sender {
-    #[expect(clippy::disallowed_types, reason = "see the import")]
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }

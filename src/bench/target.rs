@@ -128,10 +128,9 @@ impl Cluster {
         }
         let end = tokio::time::Instant::now() + READY_TIMEOUT;
         loop {
-            if known || self.network.topic_ready(name, CALL_TIMEOUT).await.is_ok() {
-                if let Some(topic) = self.leaders(name) {
-                    return Ok(ReadyTopic { own, ..topic });
-                }
+            let ready = known || self.network.topic_ready(name, CALL_TIMEOUT).await.is_ok();
+            if let Some(topic) = self.leaders(name).filter(|_| ready) {
+                return Ok(ReadyTopic { own, ..topic });
             }
             if tokio::time::Instant::now() > end {
                 let why = format!(

@@ -6,6 +6,7 @@
 //! name it was called by, the rules are that tool's (`kafka`). Source: rustc's messages.
 
 mod bench;
+mod bench_args;
 mod bench_show;
 mod check_config;
 mod cluster;
@@ -86,14 +87,14 @@ enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
-    Bench(Box<bench::BenchArgs>),
-    Produce(produce::ProduceArgs),
-    Consume(consume::ConsumeArgs),
-    Topics(topics::TopicsArgs),
-    Groups(groups::GroupsArgs),
-    Configs(configs::ConfigsArgs),
-    Offsets(offsets::OffsetsArgs),
+    Bench(Box<bench_args::BenchArgs>),
     Cluster(cluster::ClusterArgs),
+    Configs(configs::ConfigsArgs),
+    Consume(consume::ConsumeArgs),
+    Groups(groups::GroupsArgs),
+    Offsets(offsets::OffsetsArgs),
+    Produce(produce::ProduceArgs),
+    Topics(topics::TopicsArgs),
     Tune(Box<tune::TuneArgs>),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
