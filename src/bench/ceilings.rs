@@ -59,7 +59,19 @@ pub fn facts(before: Ceilings, after: Ceilings, directory: &Path) -> CeilingFact
 }
 
 /// A file that is gone when it is dropped.
-struct Scratch(std::path::PathBuf);
+pub(super) struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    /// A file that may be made there.
+    pub(super) fn at(path: std::path::PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where it lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -108,14 +120,14 @@ fn disk(directory: &Path) -> std::io::Result<(f64, f64)> {
 }
 
 /// Memory that begins at a page, as direct I/O wants it.
-struct Pages {
+pub(super) struct Pages {
     memory: Vec<u8>,
     start: usize,
     bytes: usize,
 }
 
 impl Pages {
-    fn new(bytes: usize) -> std::io::Result<Self> {
+    pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
         let mut memory = vec![0x5a; bytes + BLOCK_BYTES];
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
         if start > BLOCK_BYTES {
@@ -125,7 +137,7 @@ impl Pages {
         Ok(Self { memory, start, bytes })
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.bytes]
     }
 }

@@ -8,6 +8,7 @@
 //! recorder   histograms, seconds    verify  ledger    target    topic, offsets, settings of the cluster    reader  fetches
 //! assemble   from what was found to the report        read_back reads everything back for the ledger
 //! search, steady, fail_if, stats   decisions          host, process, ceilings, broker_cost, ack_class   beside the numbers
+//! checkup    is this host fit?      probes  what it takes a few seconds to know
 //! report     run.json        omb  OpenMessaging       figures, svg, plots, html   the page
 //! ```
 
@@ -15,6 +16,7 @@ pub mod ack_class;
 pub mod assemble;
 pub mod broker_cost;
 pub mod ceilings;
+pub mod checkup;
 pub mod clock;
 mod consume;
 pub mod fail_if;
@@ -27,6 +29,7 @@ pub mod omb;
 pub mod plan;
 pub mod plots;
 mod prebuilt;
+pub mod probes;
 pub mod process;
 mod produce;
 mod read_back;

@@ -10,10 +10,12 @@ mod bench_args;
 mod bench_show;
 mod check_config;
 mod cluster;
+mod compare;
 mod completions;
 mod configs;
 mod connect;
 mod consume;
+mod doctor;
 mod dump;
 mod group_reset;
 mod groups;
@@ -29,10 +31,10 @@ mod problems;
 mod produce;
 mod record_format;
 mod record_input;
-mod show;
-mod topics;
 pub mod serve;
 pub mod serve_args;
+mod show;
+mod topics;
 mod tune;
 mod version;
 
@@ -53,6 +55,8 @@ Examples:
   ringlog check-config server.properties         what would serve say to this file, on this machine?
   ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
   ringlog tune --rate 20k --slo 'p99<=10ms'      which batch.size and linger.ms for this load?
+  ringlog compare --html report.html             how does it stand beside Apache Kafka, on this machine?
+  ringlog doctor --dir /srv/ringlog              is this host fit for a log broker, and what does it cost where not?
 
   ringlog topics create orders -p 12             a topic, on any Kafka broker
   seq 10 | ringlog produce orders                ten records from standard input
@@ -96,6 +100,8 @@ enum Command {
     Produce(produce::ProduceArgs),
     Topics(topics::TopicsArgs),
     Tune(Box<tune::TuneArgs>),
+    Compare(Box<compare::CompareArgs>),
+    Doctor(doctor::DoctorArgs),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -150,6 +156,8 @@ pub fn main() -> ExitCode {
         Command::Offsets(args) => offsets::run(&args, &mut out),
         Command::Cluster(args) => cluster::run(&args, &mut out),
         Command::Tune(args) => tune::run(*args, &mut out),
+        Command::Compare(args) => compare::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Man(args) => man::run(&args, &mut out),

@@ -187,7 +187,6 @@ impl Network {
     }
 
     /// Closes every connection to that broker: the next request connects anew.
-    #[cfg(test)]
     pub(crate) fn disconnect(&self, from: BrokerId, why: &str) {
         for key in [Key::Broker(from), Key::Coordinator(from)] {
             if let Some(connection) = self.0.lanes.borrow().get(&key).and_then(|lane| lane.connection()) {
