@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{EXIT_INTERRUPTED, Failure};
 use super::bench::{EXIT_VERDICT, command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
 use super::serve_args::key_value;
+use super::{EXIT_INTERRUPTED, Failure};
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::Plan as BenchPlan;
 use crate::bench::schedule::Rate;
