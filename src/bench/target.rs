@@ -113,11 +113,12 @@ impl Cluster {
             TopicPlan::Named(name) => (name.as_str(), false),
             TopicPlan::Own => (own_name, true),
         };
-        let known = match self.network.topic_ready(name, CALL_TIMEOUT).await {
-            Ok(()) => true,
-            Err(_) if self.is_unknown(name) => false,
-            Err(error) => return Err(error.into()),
-        };
+        // One answer tells whether it is there; to wait for a topic that nobody has made yet would take all of the time-out.
+        self.network.metadata_for(&[name], CALL_TIMEOUT).await?;
+        let known = !self.is_unknown(name);
+        if known {
+            self.network.topic_ready(name, CALL_TIMEOUT).await?;
+        }
         if !known {
             if !plan.kind.produces() && !own {
                 let why = "there is no such topic, and there is nothing to read in a new one; run `ringlog bench produce` on it first".to_owned();

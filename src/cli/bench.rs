@@ -238,6 +238,8 @@ pub(super) fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Plan(why) => wrong_call(why),
         BenchError::Client(ClientError::Settings(problems)) => Failure::Config(problems),
+        // Told apart from the rest by its exit code: nobody there, no answer in time.
+        BenchError::Client(error) => Failure::Operation(error.into()),
         other => Failure::Operation(other.into()),
     }
 }
@@ -249,7 +251,7 @@ pub(super) fn try_path(path: &Path) -> Result<(), Failure> {
 }
 
 /// The first Ctrl-C ends the run and its report is written; the second ends the process.
-fn listen_for_ctrl_c(cancel: Cancel) {
+pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
     let listening = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {

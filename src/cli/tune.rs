@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Failure;
 use super::bench::{EXIT_VERDICT, command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
 use super::serve_args::key_value;
+use super::{EXIT_INTERRUPTED, Failure};
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::Plan as BenchPlan;
 use crate::bench::schedule::Rate;
@@ -42,8 +42,6 @@ use crate::tune::slo::Slo;
 use crate::tune::space::{Knob, Point, Space};
 use crate::tune::trial::{Facts, TrialError};
 
-/// Ctrl-C ended it; what was measured was reported.
-const EXIT_INTERRUPTED: u8 = 130;
 /// What a trial takes beside warm-up and measuring, before the first one was made: a topic, connections, the drain.
 const OVERHEAD_GUESS: Duration = Duration::from_millis(700);
 
@@ -58,8 +56,8 @@ Examples:
 Each setting is tried on a topic made for it and deleted after it. The answer is measured in pairs with Kafka's
 defaults; when no gain is shown, the defaults are what is recommended. Every trial is kept in the journal.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 6 nothing that was tried carries the load
-and holds the SLO, 130 interrupted (what was measured is reported).";
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 4 no broker there or no answer in time,
+6 nothing that was tried carries the load and holds the SLO, 130 interrupted (what was measured is reported).";
 
 /// Finds batch.size, linger.ms and other client settings for a load, by measuring them on any Kafka broker.
 ///
@@ -489,7 +487,10 @@ fn conclude(
     let go_on = format!("every finished trial is in {}; --resume goes on with it", journal.display());
     if let Some(error) = failure {
         out.flush()?;
-        return Err(client_failure(error.context(go_on)));
+        if !args.output.quiet {
+            eprintln!("{go_on}");
+        }
+        return Err(client_failure(error));
     }
     if end == End::Interrupted {
         out.flush()?;

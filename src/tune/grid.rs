@@ -101,7 +101,7 @@ impl Grid {
     }
 
     /// What to do next; asked once for each result.
-    pub fn next(&mut self) -> Step {
+    pub fn next_step(&mut self) -> Step {
         if self.interrupted {
             return Step::Done(End::Interrupted);
         }
@@ -207,7 +207,7 @@ mod tests {
             judged: Some(judged.clone()),
         });
         let mut now = Duration::ZERO;
-        while let Step::Measure(order) = grid.next() {
+        while let Step::Measure(order) = grid.next_step() {
             let began = now;
             now += Duration::from_secs(6);
             let p99_us =

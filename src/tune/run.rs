@@ -23,7 +23,7 @@ impl Course {
     pub fn next(&mut self, now: std::time::Duration) -> Step {
         match self {
             Self::Search(search) => search.next(now),
-            Self::Grid(grid) => grid.next(),
+            Self::Grid(grid) => grid.next_step(),
         }
     }
 

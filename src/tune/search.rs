@@ -18,6 +18,7 @@ use super::pareto::{self, Axes};
 use super::space::{Point, Space};
 use super::surrogate::{Observation, Surrogate, expected_improvement, normal_below};
 use super::trial::Measured;
+use crate::bench::stats::{Finding, finding, paired_ratio};
 
 /// Nothing that can improve by less than this is looked for.
 pub const WORTH_IT: f64 = 0.02;
@@ -39,6 +40,10 @@ const REFINEMENTS: u32 = 8;
 const RACERS: usize = 3;
 /// Spaces larger than this are searched by a sample of candidates.
 const CANDIDATES_MAX: usize = 3000;
+/// Pairs that are added while pick and default are not told apart and there is time; two keep the order ABBA.
+const MORE_PAIRS: usize = 2;
+/// More than this many do not help: what is not shown then is not worth showing.
+const PAIRS_MAX: usize = 15;
 /// How sure the search is when it says that nothing can improve: nine in ten, one-sided.
 const SURE: f64 = 1.28;
 /// Values this far (as logarithms) below the best are all alike: bad. The surrogate's resolution is kept for the rest.
@@ -422,12 +427,25 @@ impl Search {
                 }
             },
             Phase::Race => self.enter_final(),
+            Phase::Final if self.is_undecided() => self.plan_pairs(MORE_PAIRS),
             Phase::Final => {
                 self.phase = Phase::Done;
                 self.reconsider();
             }
             Phase::Done => {}
         }
+    }
+
+    /// Whether the pairs so far do not tell pick and default apart, and a few more might.
+    fn is_undecided(&self) -> bool {
+        let goal = &self.plan.goal;
+        let pairs: Vec<(f64, f64)> = self
+            .pairs()
+            .iter()
+            .filter_map(|(pick, default)| Some((goal.number(pick)?, goal.number(default)?)))
+            .collect();
+        let ratio = paired_ratio(&pairs, self.plan.seed);
+        pairs.len() < PAIRS_MAX && ratio.is_some_and(|ratio| finding(&ratio) == Finding::NoDifferenceShown)
     }
 
     /// The pick has now been measured longer than anything else. When it turns out to break what must hold, the best of those
@@ -657,8 +675,15 @@ impl Search {
         self.phase = Phase::Final;
         let default = self.plan.space.default_point();
         self.pick = self.safest().map(|summary| summary.point);
-        let Some(pick) = self.pick.clone().filter(|pick| *pick != default) else { return };
-        for pair in 0..self.effort.pairs {
+        if self.pick.as_ref().is_some_and(|pick| *pick != default) {
+            self.plan_pairs(self.effort.pairs);
+        }
+    }
+
+    fn plan_pairs(&mut self, pairs: usize) {
+        let default = self.plan.space.default_point();
+        let Some(pick) = self.pick.clone() else { return };
+        for pair in 0..pairs {
             // ABBA: a drift in one direction falls on both alike.
             let (first, second) = if pair % 2 == 0 { (&default, &pick) } else { (&pick, &default) };
             for point in [first, second] {
