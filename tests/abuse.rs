@@ -6,13 +6,17 @@ mod server_support;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use ringlog::protocol::admin::*;
+use ringlog::protocol::batch::{Builder, BuilderOptions, Codec};
 use ringlog::protocol::fetch::*;
-use ringlog::protocol::{self, ApiKey, ErrorCode};
-use server_support::{Broker, Client, PATIENCE};
+use ringlog::protocol::produce::*;
+use ringlog::protocol::{self, ApiKey, ErrorCode, Records};
+use server_support::{Broker, Client, PATIENCE, batch, now};
 use smallvec::smallvec;
 
 /// Waits for a condition that other threads bring about.
@@ -152,4 +156,103 @@ fn one_address_gets_only_its_share_of_connections() {
         client.send(0, &ApiVersionsRequest::default());
         client.receive().is_some()
     });
+}
+
+/// A topic of one configuration.
+fn create_topic(client: &mut Client, name: &'static str, partitions: i32, config: (&'static str, &'static str)) {
+    let configs = vec![CreatableTopicConfig { name: config.0.into(), value: Some(config.1.into()) }];
+    let topic = CreatableTopic {
+        name: name.into(),
+        num_partitions: partitions,
+        replication_factor: 1,
+        configs,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+    let response = client.ask(7, &request, decoded!(CreateTopicsResponse));
+    assert_eq!(response.topics[0].error_code, ErrorCode::NONE, "{:?}", response.topics[0].error_message);
+}
+
+fn send_produce(client: &mut Client, topic: &'static str, partitions: std::ops::Range<i32>, records: &[u8]) -> i32 {
+    let count = partitions.len();
+    let data = partitions.map(|index| ProducePartition { index, records: Some(Records::of_length(records.len())) });
+    let topic_data = smallvec![ProduceTopic { name: topic.into(), partition_data: data.collect() }];
+    let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data, ..Default::default() };
+    client.send_records(11, &request, &vec![records; count])
+}
+
+fn produced(client: &mut Client, sent: i32) -> Vec<(ErrorCode, i64)> {
+    let response = client.read_answer(ApiKey::Produce, 11, sent, decoded!(ProduceResponse));
+    let partitions = response.responses[0].partition_responses.iter();
+    partitions.map(|partition| (partition.error_code, partition.base_offset)).collect()
+}
+
+/// Sends batches of which each takes milliseconds, and a light one after them. How long the first answer took, the longest wait
+/// of somebody else meanwhile, and both answers.
+#[allow(clippy::type_complexity, reason = "read once")]
+fn beside_others(
+    broker: &Broker,
+    heavy: &mut Client,
+    topic: &'static str,
+    partitions: i32,
+    records: &[u8],
+) -> (Duration, Duration, Vec<(ErrorCode, i64)>, Vec<(ErrorCode, i64)>) {
+    let light = batch(now(), &["v"], None);
+    let (begin, answered) = (Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut client = broker.connect();
+            api_versions(&mut client);
+            begin.wait();
+            let mut longest = Duration::ZERO;
+            while !answered.load(Ordering::Relaxed) {
+                longest = longest.max(api_versions(&mut client));
+            }
+            longest
+        });
+        begin.wait();
+        let began = Instant::now();
+        let sent = send_produce(heavy, topic, 0..partitions, records);
+        let sent_light = send_produce(heavy, topic, partitions - 1..partitions, &light);
+        let first = produced(heavy, sent);
+        let took = began.elapsed();
+        answered.store(true, Ordering::Relaxed);
+        (took, other.join().unwrap(), first, produced(heavy, sent_light))
+    })
+}
+
+#[test]
+fn batches_whose_records_are_read_keep_nobody_waiting_for_all_of_them() {
+    const PARTITIONS: i32 = 40;
+    const RECORDS: i64 = 4_000;
+    const TRIES: usize = 10;
+    let broker = Broker::start(1, &[]);
+    let mut heavy = broker.connect();
+    create_topic(&mut heavy, "keyed", PARTITIONS, ("cleanup.policy", "compact"));
+    create_topic(&mut heavy, "packed", PARTITIONS, ("compression.type", "zstd"));
+    // Little to send, much to read: some megabytes, of which the last record is not legal on the one topic.
+    let options =
+        BuilderOptions { codec: Codec::Gzip, level: None, producer: None, transactional: false, control: false };
+    let mut builder = Builder::new(options);
+    (1..RECORDS).for_each(|_| builder.push(now(), Some(b"key"), Some(&[b'x'; 1_000]), &[]));
+    builder.push(now(), None, Some(b"without a key"), &[]);
+    let records = builder.finish().to_vec();
+
+    // Without a rest between them somebody waits for all of them, every time. With one a busy machine may still do that.
+    let kept_waiting = |_| {
+        let (took, longest, answers, light) = beside_others(&broker, &mut heavy, "keyed", PARTITIONS, &records);
+        assert_eq!(answers, vec![(ErrorCode::INVALID_RECORD, -1); PARTITIONS as usize]);
+        assert_eq!(light[0].0, ErrorCode::NONE);
+        println!("{PARTITIONS} batches took {took:?}, the longest wait of others was {longest:?}");
+        longest * 4 > took
+    };
+    assert!(!(0..TRIES).all(kept_waiting));
+
+    let (_, _, answers, light) = beside_others(&broker, &mut heavy, "packed", PARTITIONS, &records);
+    assert_eq!(answers, vec![(ErrorCode::NONE, 0); PARTITIONS as usize]);
+    assert_eq!(
+        light,
+        [(ErrorCode::NONE, RECORDS)],
+        "the next request of the connection is not before it, though it is light"
+    );
 }

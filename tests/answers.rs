@@ -1,9 +1,13 @@
 //! Requests no client of good manners sends, answered as Kafka 4.4 was seen to answer them on the wire: what is given twice,
-//! what is given without its parts, which of two faults is told.
+//! what is given without its parts, which of two faults is told, what a fetch waits for.
+//!
+//! With `RINGLOG_TEST_BOOTSTRAP=127.0.0.1:9092` the long polls are put to the broker there: so they are proved on Kafka.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod server_support;
+
+use std::time::{Duration, Instant};
 
 use ringlog::protocol::admin::*;
 use ringlog::protocol::batch::ProducerStamp;
@@ -13,7 +17,7 @@ use ringlog::protocol::operator::*;
 use ringlog::protocol::produce::*;
 use ringlog::protocol::{ApiKey, ErrorCode, Records};
 use ringlog::types::{ProducerEpoch, ProducerId, Sequence, TopicId};
-use server_support::{Broker, Client, batch, now};
+use server_support::{Broker, Client, PATIENCE, batch, now};
 use smallvec::smallvec;
 
 /// Runs `checks` one after the other against one broker.
@@ -21,6 +25,16 @@ fn answers_to(checks: &[fn(&mut Client)]) {
     let broker = Broker::start(2, &[]);
     let mut client = broker.connect();
     checks.iter().for_each(|check| check(&mut client));
+}
+
+#[test]
+fn long_polls_are_answered_as_kafka_does() {
+    match std::env::var("RINGLOG_TEST_BOOTSTRAP") {
+        Ok(address) => {
+            a_fetch_waits_for_nothing_that_its_limits_keep_out(&mut Client::connect(address.parse().unwrap()))
+        }
+        Err(_) => answers_to(&[a_fetch_waits_for_nothing_that_its_limits_keep_out]),
+    }
 }
 
 /// A new topic `t` of two partitions in place of the last one.
@@ -141,6 +155,56 @@ fn a_fetch_that_goes_on_with_a_session_finds_none(client: &mut Client) {
         let response = client.ask(12, &request, decoded!(FetchResponse));
         assert_eq!(response.error_code, code);
         assert!(response.responses.is_empty(), "a topic without partitions is not answered");
+    }
+}
+
+fn a_fetch_waits_for_nothing_that_its_limits_keep_out(client: &mut Client) {
+    const WAIT: Duration = Duration::from_secs(3);
+    fresh(client);
+    let records = batch(now(), &["x".repeat(600).as_str()], None);
+    let one = records.len() as i32;
+    let began = Instant::now();
+    // Kafka takes a moment to lead a new partition.
+    while produce(client, -1, 10_000, &[("t", 1)], &records).responses[0].partition_responses[0].error_code
+        != ErrorCode::NONE
+    {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    for _ in 0..2 {
+        let response = produce(client, -1, 10_000, &[("t", 1)], &records);
+        assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    }
+    // Three batches. The limits of the partition and of the request, what it wants at least; whole batches, and whether it waits.
+    let huge = 1 << 20;
+    for (partition_bytes, bytes, bytes_min, batches, waits) in [
+        (one * 2 - 1, huge, one + 1, 1, false),
+        (one * 2 - 1, huge, one * 2 - 1, 1, false),
+        (huge, one * 2 - 1, one * 2, 1, false),
+        (1, huge, one, 1, false),
+        (huge, 1, huge, 1, false),
+        (huge, huge, one * 3, 3, false),
+        (one * 2 - 1, huge, one * 2, 1, true),
+        (one * 2, huge, one * 2 + 1, 2, true),
+        (huge, huge, one * 3 + 1, 3, true),
+    ] {
+        let partition =
+            |partition| FetchPartition { partition, partition_max_bytes: partition_bytes, ..Default::default() };
+        let topic =
+            FetchTopic { topic: "t".into(), partitions: smallvec![partition(0), partition(1)], ..Default::default() };
+        let request = FetchRequest {
+            max_wait_ms: WAIT.as_millis() as i32,
+            min_bytes: bytes_min,
+            max_bytes: bytes,
+            topics: smallvec![topic],
+            ..Default::default()
+        };
+        let asked = Instant::now();
+        let response = client.ask(12, &request, decoded!(FetchResponse));
+        let took = asked.elapsed();
+        let case = format!("limits {partition_bytes} and {bytes}, at least {bytes_min}: {took:?}");
+        // Kafka cuts the last batch at the limit.
+        let found = response.responses[0].partitions[0].records.unwrap().len() / records.len();
+        assert_eq!((found, took >= WAIT), (batches, waits), "{case}");
     }
 }
 

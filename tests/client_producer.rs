@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod harness;
 mod server_support;
 
 use std::collections::BTreeMap;
@@ -413,4 +414,71 @@ fn a_callback_that_panics_takes_nobody_along() {
     producer.try_send(RecordRef::new("loud", b"2"), |outcome| _ = outcome.unwrap()).unwrap();
     assert_eq!(producer.send_sync(ProducerRecord::to("loud").value("3")).unwrap().offset.unwrap().value(), 2);
     producer.close_sync(PATIENCE);
+}
+
+#[test]
+fn kills_of_the_broker_lose_nothing_repeat_nothing_and_reorder_nothing() {
+    let seed = std::env::var("RINGLOG_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("RINGLOG_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut broker = harness::Broker::start_on_port(harness::lasting_port(&mut random), &[]);
+    create(&mut Client::connect(broker.kafka), "killed", 3, &[]);
+    let settings = ProducerSettings::builder()
+        .set("bootstrap.servers", broker.kafka)
+        .set("linger.ms", 1)
+        .set("reconnect.backoff.max.ms", 200)
+        .build()
+        .unwrap();
+    let acked: Arc<[AtomicU64; 3]> = Arc::default();
+    let told = Arc::clone(&acked);
+    let options = ProducerOptions::default().seed(seed).on_delivery(move |batch| {
+        batch.result.unwrap();
+        told[batch.partition.value() as usize].fetch_add(batch.records() as u64, Relaxed);
+    });
+    let producer = Producer::with(settings, options).unwrap();
+    block_on(producer.partition_count("killed")).unwrap();
+    let stop = Arc::new(AtomicU64::new(0));
+    let (sender, is_over) = (producer.clone(), Arc::clone(&stop));
+    let sending = std::thread::spawn(move || {
+        let mut sent = [0_u64; 3];
+        while is_over.load(Relaxed) == 0 {
+            let partition = random.usize(..3);
+            let value = numbered(sent[partition], 60);
+            let record = RecordRef::new("killed", &value).partition(at(partition as i32));
+            match sender.try_send_tagged(record, sent[partition]) {
+                Ok(()) => sent[partition] += 1,
+                Err(SendError::WouldBlock) => std::thread::yield_now(),
+                Err(other) => panic!("{other}"),
+            }
+            if random.u8(..) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        sent
+    });
+    for kill in 1..=4 {
+        // Each life of the broker does some work before it ends.
+        let (before, end) = (total(&acked), Instant::now() + PATIENCE);
+        while total(&acked) < before + 2000 * kill {
+            assert!(Instant::now() < end, "nothing moves in life {kill}: {:?}", producer.metrics());
+            std::thread::yield_now();
+        }
+        broker.kill();
+        broker.start_again();
+    }
+    stop.store(1, Relaxed);
+    let sent = sending.join().unwrap();
+    producer.close_sync(2 * PATIENCE);
+    assert_eq!(producer.metrics().records_failed, 0, "{:?}", producer.metrics());
+    let mut client = Client::connect(broker.kafka);
+    for (partition, sent) in (0..3).zip(sent) {
+        let (_, values) = read(&mut client, "killed", partition);
+        assert_eq!(values.len() as u64, sent, "partition {partition}");
+        assert!(values.iter().map(|value| number(value)).eq(0..sent), "partition {partition} is out of order");
+    }
+    assert!(producer.metrics().retries > 0);
+}
+
+fn total(acked: &[AtomicU64; 3]) -> u64 {
+    acked.iter().map(|count| count.load(Relaxed)).sum()
 }

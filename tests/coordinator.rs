@@ -34,6 +34,9 @@ struct Memory {
     fate: Rc<Cell<Fate>>,
     changed: Rc<Event>,
     trimmed: Rc<Cell<u64>>,
+    appended: Rc<Cell<u64>>,
+    /// This append fails, on its way.
+    failing: Rc<Cell<Option<u64>>>,
 }
 
 impl Memory {
@@ -44,6 +47,8 @@ impl Memory {
             fate: Rc::new(Cell::new(Fate::Durable)),
             changed: Rc::default(),
             trimmed: Rc::default(),
+            appended: Rc::default(),
+            failing: Rc::default(),
         }
     }
 
@@ -70,6 +75,10 @@ impl Journal for Memory {
         let info = batch::check(&batch).expect("whole batches are appended");
         batch::stamp(&mut batch, self.next_offset.get(), LeaderEpoch::ZERO);
         self.next_offset.set(self.next_offset.get().plus(info.last_offset_delta + 1));
+        let number = self.appended.replace(self.appended.get() + 1);
+        if self.failing.get() == Some(number) {
+            return Ok(Box::pin(async { Err(JournalError::NotHere("by test".into())) }));
+        }
         let memory = self.clone();
         Ok(Box::pin(async move {
             loop {
@@ -308,6 +317,57 @@ fn a_long_log_of_old_offsets_is_written_anew_and_loads_quickly() {
         assert_eq!(ask(&second, fetch()).await, offsets);
         assert_eq!(ask(&second, GroupCommand::Describe("g".into())).await, described);
         second.unload();
+    });
+}
+
+#[test]
+fn a_log_that_could_not_be_written_anew_is_served_as_it_was_and_written_anew_later() {
+    on_a_shard(|| async {
+        let memory = Memory::new();
+        let first = loaded(&memory);
+        let GroupAnswer::Join(Ok(joined)) = ask(&first, join("a", 600_000)).await else { panic!("no join") };
+        ask(&first, sync(&joined)).await;
+        let GroupCommand::OffsetCommit(mut request) = commit(0) else { panic!("a commit") };
+        let one = request.partitions.remove(0);
+        let partition = |number| PartitionIndex::new(number).unwrap();
+        request.partitions = (0..1000).map(|n| CommitPartition { partition: partition(n), ..one.clone() }).collect();
+        let mut commit_all = async |offset| {
+            request.partitions.iter_mut().for_each(|at| at.offset = offset);
+            ask(&first, GroupCommand::OffsetCommit(request.clone())).await
+        };
+        let before = memory.appended.get();
+        for offset in 0..104 {
+            commit_all(offset).await;
+        }
+        assert_eq!((memory.appended.get(), memory.trimmed.get()), (before + 104, 0));
+        // The commit that is one too many, the first group anew; the second fails.
+        memory.failing.set(Some(before + 106));
+        for offset in 104..108 {
+            commit_all(offset).await;
+        }
+        let offsets = ask(&first, fetch()).await;
+        let described = ask(&first, GroupCommand::Describe("g".into())).await;
+        assert_eq!(fetched(&first).await, Some(107), "what was there is served");
+        assert_eq!((memory.appended.get(), memory.trimmed.get()), (before + 108 + 2, 0), "one round, given up");
+        let second = loaded(&memory);
+        assert_eq!(
+            (ask(&second, fetch()).await, ask(&second, GroupCommand::Describe("g".into())).await),
+            (offsets, described)
+        );
+        second.unload();
+
+        let length = memory.batches.borrow().len();
+        for offset in 108..220 {
+            commit_all(offset).await;
+        }
+        assert_eq!(memory.trimmed.get(), 1, "tried again when the log had grown");
+        assert!(memory.batches.borrow().len() < length);
+        assert_eq!(fetched(&first).await, Some(219));
+        let offsets = ask(&first, fetch()).await;
+        first.unload();
+        let third = loaded(&memory);
+        assert_eq!(ask(&third, fetch()).await, offsets);
+        third.unload();
     });
 }
 

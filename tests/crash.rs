@@ -2,7 +2,8 @@
 //! what each crash may leave is opened again and compared with a model.
 //!
 //! Most states go through the pure part of the recovery, over bytes in memory; some through `Log::open` itself, whose own
-//! writes are recorded and cut again (a crash during recovery). Promises: nothing below the flushed offset is lost (nothing
+//! writes are recorded and cut again (a crash during recovery). Some workloads end because a write or a flush fails. Promises:
+//! nothing below the flushed offset is lost (nothing
 //! below the written offset, if only the process died); what is left is a prefix of what was appended, byte for byte; the
 //! producers and epochs are those of that prefix; what recovery served survives the next crash.
 //!
@@ -26,6 +27,7 @@ use ringlog::log::producers::Producers;
 use ringlog::log::recovery::{Known, Next, Recovery, scan_start};
 use ringlog::log::{Limits, Log, LogRuntime, LogSettings, StartFacts, checkpoint, files};
 use ringlog::protocol::batch;
+use ringlog::rt::file::fault::{self, Fault};
 use ringlog::rt::file::record::{self, Event, Op};
 use ringlog::types::*;
 
@@ -62,7 +64,7 @@ struct History {
     known: Vec<(usize, Limits)>,
 }
 
-/// Appends, flushes, deletes, rolls, closes and opens again, at random.
+/// Appends, flushes, deletes, rolls, closes and opens again, at random, until it is enough or the disk fails.
 async fn workload(dir: PathBuf, seed: u64) -> History {
     let mut random = fastrand::Rng::with_seed(seed);
     let known = Rc::new(RefCell::new(Vec::new()));
@@ -84,8 +86,15 @@ async fn workload(dir: PathBuf, seed: u64) -> History {
     let mut appended: Vec<Appended> = Vec::new();
     let mut sequences = [0; 3];
     let mut leader = 0;
-    for step in 0..random.u64(20..60) {
-        match random.u8(0..20) {
+    let steps = random.u64(20..60);
+    let faulty_from = if random.u8(0..3) == 0 { random.u64(0..steps) } else { u64::MAX };
+    let mut asked = None;
+    for step in 0..steps {
+        if step == faulty_from {
+            let fault = random.choice([Fault::Write, Fault::WriteThatArrives, Fault::Sync]).unwrap();
+            asked = Some(fault::ask(fault, &dir));
+        }
+        let done = match random.u8(0..20) {
             0..=13 => {
                 let producer = random.usize(0..4);
                 let records = random.u32(1..5);
@@ -101,28 +110,37 @@ async fn workload(dir: PathBuf, seed: u64) -> History {
                 };
                 let mut batch = batch(records, value_bytes, seed ^ step, NOW + step as i64, stamp);
                 let info = batch::check(&batch).unwrap();
-                let result = log.append(batch.clone(), &info, epoch(leader), NOW).unwrap();
-                batch::stamp(&mut batch, result.base_offset, epoch(leader));
-                let (base, last) = (result.base_offset, result.last_offset);
-                appended.push(Appended { base, last, bytes: batch.to_vec(), info });
+                log.append(batch.clone(), &info, epoch(leader), NOW).map(|result| {
+                    batch::stamp(&mut batch, result.base_offset, epoch(leader));
+                    let (base, last) = (result.base_offset, result.last_offset);
+                    appended.push(Appended { base, last, bytes: batch.to_vec(), info });
+                })
             }
-            14 | 15 => {
-                log.flush().await.unwrap();
+            14 | 15 => log.flush().await.map(drop),
+            16 => {
+                settled(&log).await;
+                Ok(())
             }
-            16 => settled(&log).await,
             17 => {
                 let (start, end) = (log.limits().log_start.value(), log.acked_offset().value());
-                log.delete_records(offset(random.i64(start..=end.max(start)))).await.unwrap();
+                log.delete_records(offset(random.i64(start..=end.max(start)))).await.map(drop)
             }
             18 => {
                 let size = LogSettings { retention_bytes: Some(random.u64(0..30_000)), ..class.clone() };
                 log.set_settings(size);
-                log.maintain(NOW, log.acked_offset()).await.unwrap();
+                let done = log.maintain(NOW, log.acked_offset()).await;
                 log.set_settings(class.clone());
+                done.map(drop)
             }
             _ => {
                 let log_start = log.limits().log_start;
-                let end = log.clone().close().await.unwrap();
+                let end = match log.clone().close().await {
+                    Ok(end) => end,
+                    Err(error) => {
+                        assert!(struck(&asked), "{error}");
+                        break;
+                    }
+                };
                 // As whoever closes all logs does before the clean-shutdown marker is written.
                 let synced = record::note(|| Op::SyncDir { path: dir.clone() });
                 files::sync_all_blocking(&dir).unwrap();
@@ -132,18 +150,28 @@ async fn workload(dir: PathBuf, seed: u64) -> History {
                 watch(&log);
                 leader += random.i32(0..2);
                 log.begin_epoch(epoch(leader)).await.unwrap();
+                Ok(())
             }
+        };
+        if let Err(error) = done {
+            assert!(struck(&asked), "{error}");
+            break;
         }
     }
     settled(&log).await;
     let (events, known) = (record::stop(), known.take());
-    log.close().await.unwrap();
+    let closed = log.close().await;
+    assert!(closed.is_ok() || struck(&asked), "{closed:?}");
     History { dir, appended, events, known }
 }
 
-/// Waits until everything appended is written, without an observer of its own.
+fn struck(asked: &Option<fault::Pending>) -> bool {
+    asked.as_ref().is_some_and(fault::Pending::struck)
+}
+
+/// Waits until everything appended is written or the log has ended, without an observer of its own.
 async fn settled(log: &Rc<Log>) {
-    while log.limits().written < log.limits().log_end {
+    while log.limits().written < log.limits().log_end && log.offline().is_none() {
         ringlog::rt::sleep(Duration::from_micros(200)).await;
     }
 }

@@ -4,11 +4,13 @@
 
 mod log_support;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use log_support::*;
 use ringlog::log::{AppendError, Limits, Log, LogPlace, LogRuntime, LogSettings, ReadError, StartFacts};
 use ringlog::protocol::batch;
+use ringlog::rt::file::fault::{self, Fault};
 use ringlog::types::*;
 
 fn golden(version: &str) -> std::path::PathBuf {
@@ -201,4 +203,97 @@ fn a_disk_error_ends_the_log_for_good() {
         assert!(matches!(log.plan_read(offset(0), bounds(&log, 1)), Err(ReadError::Offline(_))));
         assert!(matches!(log.close().await, Err(AppendError::Offline(_))));
     });
+}
+
+/// What fails on the way to an acknowledgement of which class.
+const FAULTS: [(AckClass, Fault); 6] = [
+    (AckClass::Memory, Fault::Write),
+    (AckClass::Written, Fault::Write),
+    (AckClass::Written, Fault::WriteThatArrives),
+    (AckClass::Written, Fault::Sync),
+    (AckClass::Flushed, Fault::Write),
+    (AckClass::Flushed, Fault::Sync),
+];
+
+async fn offline(log: &Rc<Log>) {
+    let event = ringlog::rt::Event::default();
+    let observer = event.clone();
+    log.on_change(move || observer.notify_all());
+    while log.offline().is_none() {
+        event.wait().await;
+    }
+}
+
+#[test]
+fn a_failed_write_or_flush_is_never_tried_again_and_nothing_acknowledged_is_lost() {
+    const INTERVAL: Duration = Duration::from_millis(50);
+    for (class, fault) in FAULTS {
+        println!("{class:?}, {fault:?}");
+        let dir = disk_dir();
+        let settings = move || LogSettings { ack_class: class, flush_interval: INTERVAL, ..settings() };
+        let path = dir.path().to_owned();
+        let (appended, acknowledged, flushed) = on_shard(dir.path(), move || async move {
+            let runtime = LogRuntime::new(64 << 20);
+            let open = async |dir| Log::open(place(dir), settings(), AFTER_CRASH, &runtime).await.unwrap().0;
+            let (log, neighbour) = (open(&path).await, open(&path.join("neighbour")).await);
+            let mut appended = Vec::new();
+            let mut append_some = |log: &Rc<Log>, count| {
+                for _ in 0..count {
+                    let batch = batch(1, 1_500, appended.len() as u64, NOW, None);
+                    let at = append(log, batch.clone())?;
+                    appended.push(stored(batch, at.base_offset.value(), 0));
+                }
+                Ok::<_, AppendError>(())
+            };
+            append_some(&log, 5).unwrap();
+            log.flush().await.unwrap();
+            // A flush of this one is due at the interval, when the log has ended.
+            append_some(&log, 1).unwrap();
+            acked(&log).await;
+            let asked = fault::ask(fault, &path.join("orders-0"));
+            append_some(&log, 5).unwrap();
+            offline(&log).await;
+            assert!(asked.struck());
+
+            let (acknowledged, flushed) = (log.acked_offset(), log.limits().flushed);
+            assert!(flushed < offset(11), "what was not flushed is not said to be");
+            assert!(matches!(append_some(&log, 1), Err(AppendError::Offline(_))));
+            assert!(matches!(log.flush().await, Err(AppendError::Offline(_))));
+            assert!(matches!(log.maintain(NOW, acknowledged).await, Err(AppendError::Offline(_))));
+            assert!(matches!(log.delete_records(offset(3)).await, Err(AppendError::Offline(_))));
+            // Long enough for whatever would try again by itself.
+            ringlog::rt::sleep(INTERVAL * 5).await;
+            log.set_settings(LogSettings { ack_class: AckClass::Flushed, ..settings() });
+            ringlog::rt::sleep(INTERVAL).await;
+            log.set_settings(settings());
+            assert_eq!((log.acked_offset(), log.limits().flushed), (acknowledged, flushed));
+            assert!(matches!(log.clone().close().await, Err(AppendError::Offline(_))));
+            assert_eq!(asked.later(), 0, "nothing is written or flushed any more");
+
+            append(&neighbour, batch(1, 1_500, 0, NOW, None)).unwrap();
+            neighbour.flush().await.unwrap();
+            neighbour.close().await.unwrap();
+            (appended, acknowledged, flushed)
+        });
+        if fault == Fault::Sync && class == AckClass::Flushed {
+            // What the device never had is gone.
+            let file = dir.path().join("orders-0/00000000000000000000.log");
+            let mut bytes = std::fs::read(&file).unwrap();
+            let kept = &appended[..flushed.value() as usize];
+            bytes[kept.iter().map(Vec::len).sum()..].fill(0);
+            std::fs::write(&file, bytes).unwrap();
+        }
+        let path = dir.path().to_owned();
+        on_shard(dir.path(), move || async move {
+            let facts = StartFacts { recovery_point: Some(flushed), ..AFTER_CRASH };
+            let log = open(&path, settings(), facts).await;
+            let end = log.limits().log_end;
+            // Class memory promises nothing that a device must keep.
+            assert!(end >= if class == AckClass::Memory { flushed } else { acknowledged }, "{end}, {acknowledged}");
+            let found = read_all(&log, offset(0), 100_000).await;
+            assert_eq!(found, appended[..found.len()]);
+            append(&log, batch(1, 1_500, 0, NOW, None)).unwrap();
+            log.close().await.unwrap();
+        });
+    }
 }

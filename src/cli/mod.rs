@@ -5,12 +5,17 @@
 //! reader that went away (broken pipe) is no failure and no message. Under the name of a tool of Kafka's, as first word or as the
 //! name it was called by, the rules are that tool's (`kafka`). Source: rustc's messages.
 
+mod bench;
+mod bench_args;
+mod bench_show;
 mod check_config;
 mod cluster;
+mod compare;
 mod completions;
 mod configs;
 mod connect;
 mod consume;
+mod doctor;
 mod dump;
 mod group_reset;
 mod groups;
@@ -26,10 +31,11 @@ mod problems;
 mod produce;
 mod record_format;
 mod record_input;
-mod show;
-mod topics;
 pub mod serve;
 pub mod serve_args;
+mod show;
+mod topics;
+mod tune;
 mod version;
 
 use std::io::{self, Write};
@@ -50,6 +56,10 @@ Examples:
   ringlog topics create orders -p 12             a topic, on any Kafka broker
   seq 10 | ringlog produce orders                ten records from standard input
   ringlog consume orders -o start -e             and back
+  ringlog bench produce --html report.html       how fast is the broker on 127.0.0.1:9092, and at what price?
+  ringlog tune --rate 20k --slo 'p99<=10ms'      which batch.size and linger.ms for this load?
+  ringlog compare --html report.html             how does it stand beside Apache Kafka, on this machine?
+  ringlog doctor --dir /srv/ringlog              is this host fit for a log broker, and what does it cost where not?
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings,
 4 no broker there or no answer in time, 5 done in part, 130 interrupted.
@@ -80,6 +90,8 @@ struct Arguments {
 enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    // Boxed: it has more flags than all others together.
+    Bench(Box<bench_args::BenchArgs>),
     Produce(produce::ProduceArgs),
     Consume(consume::ConsumeArgs),
     Topics(topics::TopicsArgs),
@@ -87,6 +99,9 @@ enum Command {
     Configs(configs::ConfigsArgs),
     Offsets(offsets::OffsetsArgs),
     Cluster(cluster::ClusterArgs),
+    Tune(Box<tune::TuneArgs>),
+    Compare(Box<compare::CompareArgs>),
+    Doctor(doctor::DoctorArgs),
     /// Looks into the files of a log.
     #[command(subcommand, after_help = "Example:\n  ringlog log dump data/orders-0/00000000000000000000.log")]
     Log(LogCommand),
@@ -132,6 +147,7 @@ pub fn main() -> ExitCode {
             return exit_code(serve::run(args));
         }
         Command::CheckConfig(args) => check_config::run(&args, &mut out),
+        Command::Bench(args) => bench::run(*args, &mut out),
         Command::Produce(args) => produce::run(&args),
         Command::Consume(args) => consume::run(&args, &mut out),
         Command::Topics(args) => topics::run(&args, &mut out),
@@ -139,6 +155,9 @@ pub fn main() -> ExitCode {
         Command::Configs(args) => configs::run(&args, &mut out),
         Command::Offsets(args) => offsets::run(&args, &mut out),
         Command::Cluster(args) => cluster::run(&args, &mut out),
+        Command::Tune(args) => tune::run(*args, &mut out),
+        Command::Compare(args) => compare::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Log(LogCommand::Dump(args)) => dump::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
         Command::Man(args) => man::run(&args, &mut out),

@@ -31,6 +31,8 @@ const RATIO_MIN: f32 = 1.0 / 32.0;
 /// Steps of that estimate, as Kafka's: down slowly, up fast, since a batch too large is refused.
 const RATIO_STEP_DOWN: f32 = 0.005;
 const RATIO_STEP_UP: f32 = 0.05;
+/// Smaller batches say nothing of larger ones: a codec's own framing outweighs what it saves on a record or two.
+const RATIO_SAMPLE_BYTES_MIN: usize = 1024;
 /// Buffers kept for the next batches, at most.
 const SPARE_BUFFERS_MAX: usize = 1024;
 
@@ -272,8 +274,22 @@ impl<W> Accumulator<W> {
         {
             return Err(self.refuse(bytes));
         }
-        let place = Place { topic: topic_index as u32, partition: self.choose(topic_index, record)? };
-        self.push(place, record, timestamp, waiter, now)
+        let mut closed = None;
+        let partition = self.choose(topic_index, record, timestamp, bytes, &mut closed)?;
+        let place = Place { topic: topic_index as u32, partition };
+        let appended = self.push(place, record, timestamp, waiter, now)?;
+        let wake = appended.wake || closed.is_some_and(|partition| self.closed_elsewhere(place, partition));
+        Ok(Appended { wake, ..appended })
+    }
+
+    /// A batch was closed because the record did not fit, and the record went to another partition: the batch is ready.
+    fn closed_elsewhere(&mut self, place: Place, partition: u32) -> bool {
+        let closed = Place { partition, ..place };
+        let wake = closed != place && self.must_wake(self.leader(closed), None);
+        if wake {
+            self.sender = SenderState::Awake;
+        }
+        wake
     }
 
     fn topic_of(&mut self, name: &str) -> Result<usize, SendError> {
@@ -315,7 +331,15 @@ impl<W> Accumulator<W> {
         wake
     }
 
-    fn choose(&mut self, topic_index: usize, record: &RecordRef<'_>) -> Result<u32, SendError> {
+    /// `bytes`: the most the record can take. `closed`: the partition whose open batch was closed to choose another.
+    fn choose(
+        &mut self,
+        topic_index: usize,
+        record: &RecordRef<'_>,
+        timestamp: TimestampMs,
+        bytes: usize,
+        closed: &mut Option<u32>,
+    ) -> Result<u32, SendError> {
         let Self { topics, settings, random, slow, .. } = self;
         let topic = &mut topics[topic_index];
         let within = |partition: PartitionIndex, topic: &Topic<W>| match u32::try_from(partition.value()) {
@@ -332,14 +356,21 @@ impl<W> Accumulator<W> {
             (Partitioning::BuiltIn { .. }, _) => {
                 // A switch may have been put off because the batch was not full; perhaps it was drained since.
                 if let Some(partition) = topic.sticky.partition {
+                    // What stays empty of a batch counts as used: its share is over.
+                    let empty = topic.close_for(partition, &settings.form, record, timestamp, bytes);
+                    *closed = empty.map(|_| partition);
                     let full = topic.all_full(partition, &settings.form);
-                    if !topic.sticky.on_appended(0, settings.form.batch_bytes, full) {
+                    if !topic.sticky.on_appended(empty.unwrap_or(0), settings.form.batch_bytes, full) {
                         return Ok(partition);
                     }
                 }
                 Ok(topic.switch(settings, random, slow))
             }
             (Partitioning::UniformSticky, None) => {
+                if let Some(partition) = topic.sticky.partition {
+                    let empty = topic.close_for(partition, &settings.form, record, timestamp, bytes);
+                    *closed = empty.map(|_| partition);
+                }
                 let open = topic.sticky.partition.filter(|partition| !topic.all_full(*partition, &settings.form));
                 Ok(match open {
                     Some(partition) => partition,
@@ -360,6 +391,7 @@ impl<W> Accumulator<W> {
                     within(partitioner.partition(record, view), topic)
                 };
                 let first = partitions(topic)?;
+                *closed = topic.close_for(first, &settings.form, record, timestamp, bytes).map(|_| first);
                 if !topic.all_full(first, &settings.form) {
                     return Ok(first);
                 }
@@ -586,7 +618,9 @@ impl<W> Accumulator<W> {
                 self.unfinished.remove(at);
             }
         }
+        let telling = RATIO_SAMPLE_BYTES_MIN.min(self.settings.form.batch_bytes / 2);
         if self.settings.form.codec != Codec::None
+            && batch.raw_bytes() >= telling
             && let Some(ratio) = batch.ratio()
         {
             let estimate = &mut self.topics[batch.place.topic as usize].ratio;
@@ -684,6 +718,22 @@ impl<W> Topic<W> {
         last.is_none_or(|batch| batch.is_full(form, self.ratio))
     }
 
+    /// Closes the open batch of a partition if the record, of at most `bytes`, does not fit; gives the bytes that stay empty.
+    fn close_for(
+        &mut self,
+        partition: u32,
+        form: &BatchForm,
+        record: &RecordRef<'_>,
+        timestamp: TimestampMs,
+        bytes: usize,
+    ) -> Option<usize> {
+        let last = self.queues.get_mut(partition as usize)?.batches.back_mut()?;
+        if last.wire_bytes(form, self.ratio) + bytes <= form.batch_bytes {
+            return None;
+        }
+        last.close_for(form, self.ratio, record, timestamp)
+    }
+
     /// The next sticky partition.
     fn switch(&mut self, settings: &AccumulatorSettings, random: &mut fastrand::Rng, slow: &[BrokerId]) -> u32 {
         let partitions = Partitions { count: self.count, available: &self.available };
@@ -707,3 +757,6 @@ impl<W> Topic<W> {
         next
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! of several is told with that item (an [`ItemError`]), what fails for all is the call's error. Source: Kafka's `Admin`
 //! interface, whose names the calls have.
 
+mod acls;
 mod cluster;
 mod configs;
 mod groups;
@@ -27,6 +28,7 @@ use super::network::{Network, Reply, Target};
 use super::settings::AdminSettings;
 use crate::protocol::{ErrorCode, Request};
 
+pub use acls::AclBinding;
 pub use cluster::{
     ApiRange, BrokerApis, BrokerDescription, BrokerLogDirs, ClusterDescription, LogDir, LogDirPartition,
 };
@@ -90,6 +92,9 @@ impl From<&ClientError> for ItemError {
     }
 }
 
+/// For ever, as far as a clock can be added to.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// One call at work on the client's thread.
 type Job = Box<dyn FnOnce(Network) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
@@ -129,7 +134,7 @@ impl Admin {
     /// The same client, whose calls may take that long instead of `default.api.timeout.ms`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
-        Self { timeout, ..self.clone() }
+        Self { timeout: timeout.min(LONGEST), ..self.clone() }
     }
 
     /// The same client for callers without a runtime.
@@ -209,6 +214,9 @@ calls! {
     /// What lies on the disks of those brokers (all when none is named), of those topics (all when `None`).
     cluster::describe_log_dirs as describe_log_dirs(brokers: Vec<i32>, topics: Option<Vec<String>>) -> Vec<BrokerLogDirs>;
 
+    /// Every access rule. Where the broker has none to give, it refuses with SECURITY_DISABLED.
+    acls::describe_acls as describe_acls() -> Vec<AclBinding>;
+
     /// Every topic, by name; the cluster's own only if `internal`.
     topics::list_topics as list_topics(internal: bool) -> Vec<TopicListing>;
     /// Those topics with their partitions, in the order given; of all when none is named.
@@ -243,6 +251,8 @@ calls! {
 
     /// All groups, by name; only those in one of the states and of one of the types, where any are named.
     groups::list_groups as list_groups(states: Vec<String>, types: Vec<String>) -> Vec<GroupListing>;
+    /// The broker that coordinates a group, whether the group exists or not.
+    groups::find_coordinator as find_coordinator(group: String) -> i32;
     /// Groups with their members, in the order given.
     groups::describe_groups as describe_groups(groups: Vec<String>) -> Vec<GroupDescription>;
     /// Deletes groups that have no members, and their offsets.

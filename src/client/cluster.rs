@@ -211,13 +211,6 @@ impl Cluster {
         }
     }
 
-    /// Forgets a topic nobody asks for any more.
-    pub fn forget(&mut self, topic: &str) {
-        if self.topics.remove(topic).is_some() {
-            self.version += 1;
-        }
-    }
-
     /// Forgets who the brokers are, so that the bootstrap servers are asked again; topics stay.
     pub fn forget_brokers(&mut self) {
         self.brokers.clear();

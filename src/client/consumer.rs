@@ -19,6 +19,7 @@ mod state;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_lite::future::block_on;
@@ -91,7 +92,14 @@ impl Consumer {
     }
 
     /// As [`Consumer::on`], with interceptors, the first of which sees records first.
-    pub fn intercepted(io: &Io, settings: ConsumerSettings, interceptors: Vec<Box<dyn ConsumerInterceptor>>) -> Self {
+    pub fn intercepted(
+        io: &Io,
+        mut settings: ConsumerSettings,
+        interceptors: Vec<Box<dyn ConsumerInterceptor>>,
+    ) -> Self {
+        if settings.client.client_id.is_empty() {
+            settings.client.client_id = client_id(&settings);
+        }
         let fetcher = Fetcher::new(FetcherSettings {
             reset: settings.auto_offset_reset,
             isolation: settings.isolation_level,
@@ -462,6 +470,17 @@ impl Consumer {
                 }
             }
         }
+    }
+}
+
+/// As Java's consumers name themselves, so that members of a group can be told apart.
+fn client_id(settings: &ConsumerSettings) -> String {
+    static CONSUMERS: AtomicU64 = AtomicU64::new(0);
+    let number = CONSUMERS.fetch_add(1, Ordering::Relaxed) + 1;
+    match (&settings.group_id, &settings.group_instance_id) {
+        (Some(group), Some(instance)) => format!("consumer-{group}-{instance}"),
+        (Some(group), None) => format!("consumer-{group}-{number}"),
+        (None, _) => format!("consumer-{number}"),
     }
 }
 

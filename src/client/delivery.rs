@@ -85,13 +85,15 @@ pub enum SendError {
 /// A record was taken and could not be delivered.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ProduceError {
-    /// The broker refused it for good: it is not in the log, unless the code says otherwise.
+    /// The broker refused it for good.
     #[error("the broker refused the record: {} [{code}]", message.as_deref().unwrap_or(code.sentence()))]
     Refused {
         /// Why.
         code: ErrorCode,
         /// The broker's own words.
         message: Option<Box<str>>,
+        /// Whether an earlier attempt, which had no clear answer, may have put it into the log all the same.
+        maybe_written: bool,
     },
     /// `delivery.timeout.ms` ended, or `retries` were used up.
     #[error("not delivered within {after:?}, {attempts} attempts: {last}")]
@@ -126,10 +128,9 @@ impl ProduceError {
     /// Whether the record may lie in the log although it failed.
     pub fn maybe_written(&self) -> bool {
         match self {
-            Self::Refused { code, .. } => {
-                matches!(*code, ErrorCode::UNKNOWN_SERVER_ERROR | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-            }
-            Self::TimedOut { maybe_written, .. } | Self::Closed { maybe_written } => *maybe_written,
+            Self::Refused { maybe_written, .. }
+            | Self::TimedOut { maybe_written, .. }
+            | Self::Closed { maybe_written } => *maybe_written,
             Self::Fatal { .. } | Self::NotSent(_) => false,
         }
     }

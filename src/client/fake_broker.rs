@@ -2,6 +2,7 @@
 //!
 //! Shell. Owns the listener and the reading and writing of frames; what is answered is the test's. Lives on the test's own
 //! thread: nothing waits by sleeping.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::future::Future;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::settings::{AdminSettings, ClientSettings, HostPort, Settings as _};
 use crate::protocol::admin::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, MetadataBroker, MetadataResponse};
-use crate::protocol::{ApiKey, Message, Reader, Request, advertised_apis, encode_response, parse_request_header};
+use crate::protocol::{ApiKey, Message, Request, advertised_apis, encode_response, parse_request_header};
 
 /// Runs a test on a thread as an `Io` has it.
 pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(test: Fut) {
@@ -53,10 +54,9 @@ impl FakeBroker {
     }
 
     /// Answers ApiVersions, Metadata about itself alone as broker 1, and all else by `answer`.
-    pub(crate) async fn alone<Fut: Future<Output = ()> + 'static>(answer: impl Fn(Asked, Peer) -> Fut + 'static) -> Self
-    where
-        Fut: Future<Output = ()>,
-    {
+    pub(crate) async fn alone<Fut: Future<Output = ()> + 'static>(
+        answer: impl Fn(Asked, Peer) -> Fut + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Rc::new(answer);
@@ -123,12 +123,12 @@ pub(crate) struct Asked {
     pub(crate) correlation: i32,
     /// Without its length.
     pub(crate) frame: Bytes,
-    body: usize,
 }
 
 impl Asked {
     pub(crate) fn read<'a, R: Request<'a>>(&'a self) -> R {
-        R::decode_body(Reader::new(&self.frame[self.body..]), self.version).unwrap()
+        let (_, reader) = parse_request_header(&self.frame).unwrap();
+        R::decode_body(reader, self.version).unwrap()
     }
 }
 
@@ -144,11 +144,10 @@ impl Peer {
         let mut frame = BytesMut::zeroed(usize::try_from(length).unwrap());
         self.stream.read_exact(&mut frame).await.ok()?;
         let frame = frame.freeze();
-        let (header, reader) = parse_request_header(&frame).unwrap();
+        let (header, _) = parse_request_header(&frame).unwrap();
         let (api, version, correlation) = (header.api, header.version, header.correlation_id);
         assert_eq!(header.client_id, "tester");
-        let body = reader.position();
-        Some(Asked { api, version, correlation, frame, body })
+        Some(Asked { api, version, correlation, frame })
     }
 
     pub(crate) async fn answer<'a>(&mut self, asked: &Asked, message: &impl Message<'a>) {

@@ -113,7 +113,7 @@ impl Network {
 
     /// Sends a request with record batches, one for each cut of the message. Its place in the broker's order is taken here and
     /// now; the answer, or why there is none, comes out of the future. A connection that has yet to be made takes up to
-    /// `socket.connection.setup.timeout.ms` for each address, whatever the deadline; [`Network::is_connected`] tells.
+    /// `socket.connection.setup.timeout.ms` for each address, whatever the deadline.
     pub(crate) fn send<'a, R>(&self, to: BrokerId, request: &R, records: Vec<Bytes>, deadline: Duration) -> PendingReply
     where
         R: Request<'a> + Clone,
@@ -166,26 +166,15 @@ impl Network {
     }
 
     /// Whether requests to that broker are written at once.
+    #[cfg(test)]
     pub(crate) fn is_connected(&self, to: BrokerId) -> bool {
         self.0.lanes.borrow().get(&Key::Broker(to)).is_some_and(|lane| lane.connection().is_some())
-    }
-
-    /// Until that broker is connected, or cannot be.
-    pub(crate) async fn connected(&self, to: BrokerId, deadline: Duration) -> Result<(), CallError> {
-        self.ready(&self.lane(Key::Broker(to)), Instant::now() + deadline).await
     }
 
     /// How many requests to that broker wait for an answer.
     pub(crate) fn in_flight(&self, to: BrokerId) -> usize {
         let lanes = self.0.lanes.borrow();
         lanes.get(&Key::Broker(to)).and_then(|lane| lane.connection()).map_or(0, |connection| connection.in_flight())
-    }
-
-    /// The version requests of that API have on the connection to that broker; `None` when there is none in common, or no
-    /// connection.
-    pub(crate) fn version(&self, to: BrokerId, api: ApiKey) -> Option<i16> {
-        let lane = self.0.lanes.borrow().get(&Key::Broker(to))?.clone();
-        lane.connection()?.versions().pick(api)
     }
 
     /// What a broker speaks, of all APIs; connects when needed.

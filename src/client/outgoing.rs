@@ -77,6 +77,8 @@ pub(crate) struct Batch<W> {
     records: u32,
     raw_bytes: usize,
     split: bool,
+    /// Takes no further record, though it has some room.
+    closed: bool,
 }
 
 enum Body {
@@ -118,6 +120,7 @@ impl<W> Batch<W> {
             records: 0,
             raw_bytes: HEADER_BYTES,
             split: false,
+            closed: false,
         }
     }
 
@@ -136,7 +139,7 @@ impl<W> Batch<W> {
             _ => form.batch_bytes.saturating_sub(self.estimate(form, ratio)),
         };
         let Body::Open(builder) = &mut self.body else { return None };
-        if !builder.push_within(room, timestamp, record.key, record.value, borrowed(record.headers)) {
+        if self.closed || !builder.push_within(room, timestamp, record.key, record.value, borrowed(record.headers)) {
             return None;
         }
         let grown = builder.bytes() - self.raw_bytes;
@@ -144,6 +147,26 @@ impl<W> Batch<W> {
         self.records += 1;
         self.waiters.push(waiter());
         Some(grown)
+    }
+
+    /// Closes an open batch that has no room for the record; gives the bytes that stay empty, if it did so now.
+    pub(crate) fn close_for(
+        &mut self,
+        form: &BatchForm,
+        ratio: f32,
+        record: &RecordRef<'_>,
+        timestamp: TimestampMs,
+    ) -> Option<usize> {
+        let Body::Open(builder) = &self.body else { return None };
+        let room = form.batch_bytes.saturating_sub(self.estimate(form, ratio));
+        if self.closed
+            || self.records == 0
+            || builder.next_bytes(timestamp, record.key, record.value, borrowed(record.headers)) <= room
+        {
+            return None;
+        }
+        self.closed = true;
+        Some(room)
     }
 
     /// Bytes it will take on the wire, as far as that can be known before it is compressed.
@@ -157,7 +180,7 @@ impl<W> Batch<W> {
     /// Whether no record can be added any more.
     pub(crate) fn is_full(&self, form: &BatchForm, ratio: f32) -> bool {
         match self.body {
-            Body::Open(_) => self.records > 0 && self.estimate(form, ratio) >= form.batch_bytes,
+            Body::Open(_) => self.closed || self.records > 0 && self.estimate(form, ratio) >= form.batch_bytes,
             _ => true,
         }
     }

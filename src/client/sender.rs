@@ -185,9 +185,6 @@ pub(crate) struct Sender<W> {
     requests: Slab<InFlight<W>>,
     identity: Identity,
     fatal: Option<ErrorCode>,
-    /// Where the next request begins among the active partitions, so that one that is cut at `max.request.size` does not
-    /// always leave out the same.
-    rotation: usize,
     counts: Counts,
 }
 
@@ -215,7 +212,6 @@ impl<W> Sender<W> {
             requests: Slab::new(),
             identity: Identity::Missing,
             fatal: None,
-            rotation: 0,
             counts: Counts::default(),
         }
     }
@@ -256,13 +252,13 @@ impl<W> Sender<W> {
         }
         if turn.requests.is_empty() {
             let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, lane) in &self.brokers {
-                if lane.in_flight >= self.settings.in_flight_max || lane.not_before.is_some_and(|until| until > now) {
+            for (broker, state) in &self.brokers {
+                if state.in_flight >= self.settings.in_flight_max || state.not_before.is_some_and(|until| until > now) {
                     busy.push(*broker);
                 }
                 let patience = self.settings.availability_timeout;
                 if !patience.is_zero()
-                    && lane.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
+                    && state.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
                 {
                     slow.push(*broker);
                 }
@@ -381,9 +377,9 @@ impl<W> Sender<W> {
                 batch.maybe_written = false;
             }
         }
-        let lane = self.sequences_of(place);
-        lane.begin(id, epoch);
-        queues.front(place).is_some_and(|front| lane.may_send(front))
+        let sequences = self.sequences_of(place);
+        sequences.begin(id, epoch);
+        queues.front(place).is_some_and(|front| sequences.may_send(front))
     }
 
     /// Builds at most one request per broker. False when there was nothing to build.
@@ -403,18 +399,18 @@ impl<W> Sender<W> {
         let mut built = false;
         for broker in brokers {
             let in_flight_max = self.settings.in_flight_max;
-            let lane = self.brokers.entry(broker).or_default();
-            if let Some(until) = lane.not_before.filter(|until| *until > now) {
+            let state = self.brokers.entry(broker).or_default();
+            if let Some(until) = state.not_before.filter(|until| *until > now) {
                 earliest(&mut turn.wake_at, until);
-                lane.blocked_since.get_or_insert(now);
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            if lane.in_flight >= in_flight_max {
-                lane.blocked_since.get_or_insert(now);
+            if state.in_flight >= in_flight_max {
+                state.blocked_since.get_or_insert(now);
                 continue;
             }
-            lane.blocked_since = None;
-            lane.in_flight += 1;
+            state.blocked_since = None;
+            state.in_flight += 1;
             let batches = self.take(queues, candidates, broker);
             built = true;
             turn.requests.push(self.requests.insert(InFlight { broker, batches }));
@@ -426,27 +422,31 @@ impl<W> Sender<W> {
     /// linger for the same broker go with it, as in Java: partitions then keep step and share requests. When all that are
     /// ready are full, the others stay: the partition that is being filled would else be cut short each time.
     fn take(&mut self, queues: &mut Accumulator<W>, candidates: &[Candidate], broker: BrokerId) -> Vec<Batch<W>> {
-        let of_broker = || candidates.iter().filter(|candidate| candidate.broker == broker);
-        let pressed = of_broker().any(|candidate| candidate.urgency == Urgency::Due);
-        let wanted = |candidate: &&Candidate| pressed || candidate.urgency == Urgency::Full;
-        let count = of_broker().filter(wanted).count();
-        let start = self.rotation % count.max(1);
-        let mut batches: Vec<Batch<W>> = Vec::with_capacity(count);
+        let pressed = |candidate: &&Candidate| candidate.broker == broker && candidate.urgency == Urgency::Due;
+        let pressed = candidates.iter().any(|candidate| pressed(&candidate));
+        let wanted =
+            |candidate: &&Candidate| candidate.broker == broker && (pressed || candidate.urgency == Urgency::Full);
+        let sized = |candidate: &Candidate| {
+            let front = queues.front(candidate.place)?;
+            Some((front.created, queues.wire_bytes(front), candidate.place, candidate.urgency))
+        };
+        let mut wanted: Vec<_> = candidates.iter().filter(wanted).filter_map(sized).collect();
+        if wanted.iter().map(|(_, bytes, ..)| bytes).sum::<usize>() > self.settings.request_bytes_max {
+            // Not all will find a place: the oldest first, so that none is left out again and again.
+            wanted.sort_by_key(|(created, ..)| *created);
+        }
+        let mut batches: Vec<Batch<W>> = Vec::with_capacity(wanted.len());
         let mut bytes = 0;
-        // Twice over, so that a rotated start still sees all of them.
-        for candidate in of_broker().filter(wanted).chain(of_broker().filter(wanted)).skip(start).take(count) {
-            let Some(front) = queues.front(candidate.place) else { continue };
-            let front_bytes = queues.wire_bytes(front);
+        for (_, front_bytes, place, urgency) in wanted {
             if !batches.is_empty() && bytes + front_bytes > self.settings.request_bytes_max {
-                self.rotation = self.rotation.wrapping_add(batches.len());
                 break;
             }
             bytes += front_bytes;
-            let Some(mut batch) = queues.pop(candidate.place) else { continue };
+            let Some(mut batch) = queues.pop(place) else { continue };
             if batch.attempts > 0 {
                 self.counts.retries += 1;
             } else {
-                match candidate.urgency {
+                match urgency {
                     Urgency::Full => self.counts.full += 1,
                     Urgency::Due => self.counts.lingered += 1,
                     Urgency::Lingering => self.counts.early += 1,
@@ -456,7 +456,7 @@ impl<W> Sender<W> {
             batch.not_before = None;
             batch.sent_to = Some(broker);
             let idempotent = self.settings.idempotent;
-            self.sequences_of(candidate.place).on_sent(&mut batch, idempotent);
+            self.sequences_of(place).on_sent(&mut batch, idempotent);
             batches.push(batch);
         }
         batches.sort_unstable_by_key(|batch| batch.place);
@@ -472,13 +472,13 @@ impl<W> Sender<W> {
         now: Instant,
     ) -> Aftermath<W> {
         let InFlight { broker, batches } = self.requests.remove(id);
-        let lane = self.brokers.entry(broker).or_default();
-        lane.in_flight -= 1;
+        let state = self.brokers.entry(broker).or_default();
+        state.in_flight -= 1;
         let mut after = Aftermath { done: Vec::with_capacity(batches.len()), stale: SmallVec::new() };
         match outcome {
             Outcome::Answered { throttle, parts } => {
                 if !throttle.is_zero() {
-                    lane.not_before = Some(now + throttle);
+                    state.not_before = Some(now + throttle);
                 }
                 let mut parts = parts.into_iter();
                 for batch in batches {
@@ -526,6 +526,10 @@ impl<W> Sender<W> {
         batch.maybe_written |= maybe_written;
         batch.trouble = Some(why.into());
         note(&mut after.stale, batch.place.topic);
+        if !maybe_written {
+            // Nothing was sent: `retries` are not for brokers that cannot be reached, `delivery.timeout.ms` is.
+            batch.attempts -= 1;
+        }
         if retriable {
             self.retry(batch, queues, now, after);
         } else {
@@ -567,7 +571,7 @@ impl<W> Sender<W> {
                 }
                 let error = match self.fatal {
                     Some(code) => ProduceError::Fatal { code },
-                    None => ProduceError::Refused { code, message },
+                    None => ProduceError::Refused { code, message, maybe_written: batch.maybe_written },
                 };
                 self.give_up(batch, error, queues, after);
             }
@@ -628,8 +632,8 @@ impl<W> Sender<W> {
 
     /// A topic was made again under its name: nothing sent to the old one counts.
     pub(crate) fn on_recreated(&mut self, topic: u32) {
-        if let Some(lanes) = self.sequences.get_mut(topic as usize) {
-            lanes.iter_mut().for_each(Sequences::on_recreated);
+        if let Some(partitions) = self.sequences.get_mut(topic as usize) {
+            partitions.iter_mut().for_each(Sequences::on_recreated);
         }
     }
 
@@ -658,11 +662,11 @@ impl<W> Sender<W> {
         if self.sequences.len() <= topic {
             self.sequences.resize_with(topic + 1, Vec::new);
         }
-        let lanes = &mut self.sequences[topic];
-        if lanes.len() <= partition {
-            lanes.resize_with(partition + 1, Sequences::default);
+        let partitions = &mut self.sequences[topic];
+        if partitions.len() <= partition {
+            partitions.resize_with(partition + 1, Sequences::default);
         }
-        &mut lanes[partition]
+        &mut partitions[partition]
     }
 
     /// What must hold between any two calls; for tests.
@@ -670,8 +674,8 @@ impl<W> Sender<W> {
     pub(crate) fn check(&self, queues: &Accumulator<W>) {
         let batches = || self.requests.iter().flat_map(|(_, request)| &request.batches);
         queues.check(batches().map(Batch::raw_bytes).sum(), batches().count() as u64);
-        for (broker, lane) in &self.brokers {
-            assert!(lane.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", lane.in_flight);
+        for (broker, state) in &self.brokers {
+            assert!(state.in_flight <= self.settings.in_flight_max, "{broker} has {} in flight", state.in_flight);
         }
         self.sequences.iter().flatten().for_each(Sequences::check);
     }
@@ -721,3 +725,8 @@ fn timed_out<W>(batch: &Batch<W>, now: Instant) -> ProduceError {
         }),
     }
 }
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,10 @@
 //! The sequences of one partition: what was sent, what is resolved, when to begin anew.
 //!
 //! Pure. Owns the producer's epoch and next sequence for the partition and the order of its unresolved batches. Does not own
-//! the batches. Always true: unresolved batches have rising, gapless sequences, except behind one that failed; at most
-//! [`UNRESOLVED_MAX`] of them. Source: Kafka's `TransactionManager` and `TxnPartitionEntry`; KIP-98, KIP-360.
+//! the batches. Always true: from the oldest batch without a verdict to the newest that was sent there are at most
+//! [`UNRESOLVED_MAX`], also when those between were acknowledged: a broker that took over meanwhile still knows the oldest. What cannot be
+//! helped: a broker that forgot the producer (a topic made again under its name) takes any sequence, so that batches then in flight
+//! may overtake each other. Source: Kafka's `TransactionManager` and `TxnPartitionEntry`; KIP-98, KIP-360.
 
 use smallvec::SmallVec;
 
@@ -32,8 +34,15 @@ pub(super) struct Sequences {
     proven: bool,
     restart: bool,
     in_flight: u32,
-    /// Ordinals of the batches that have a sequence and no verdict, in order; parts of a split batch may exceed the maximum.
-    unresolved: SmallVec<[u64; UNRESOLVED_MAX]>,
+    /// Batches with a sequence, in order, from the oldest without a verdict on: those behind it that have one still take up
+    /// the broker's memory. Parts of a split batch may exceed the maximum; then the last of them wait.
+    window: SmallVec<[Entry; UNRESOLVED_MAX]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    ordinal: u64,
+    resolved: bool,
 }
 
 impl Sequences {
@@ -49,7 +58,7 @@ impl Sequences {
         self.under == Some((id, epoch))
     }
 
-    /// The first use of the lane.
+    /// The first use.
     pub(super) fn begin(&mut self, id: ProducerId, epoch: ProducerEpoch) {
         self.under.get_or_insert((id, epoch));
     }
@@ -64,8 +73,11 @@ impl Sequences {
     pub(super) fn may_send<W>(&self, batch: &Batch<W>) -> bool {
         match batch.stamp {
             // Sent before: it has its place. Others behind it may be in flight; they will be told to wait for it.
-            Some(_) => self.proven || self.in_flight == 0,
-            None => self.unresolved.len() < UNRESOLVED_MAX && (self.proven || self.unresolved.is_empty()),
+            Some(_) => {
+                let place = self.place(batch.ordinal);
+                (self.proven || self.in_flight == 0) && place.is_none_or(|place| place < UNRESOLVED_MAX)
+            }
+            None => self.window.len() < UNRESOLVED_MAX && (self.proven || self.window.is_empty()),
         }
     }
 
@@ -78,14 +90,16 @@ impl Sequences {
         let (id, epoch) = self.under.expect("may_send was asked");
         batch.stamp = Some(ProducerStamp { id, epoch, base_sequence: Some(self.next_sequence) });
         self.next_sequence = self.next_sequence.plus(batch.records());
-        self.unresolved.push(batch.ordinal);
-        debug_assert!(self.unresolved.is_sorted(), "a new batch is the youngest");
+        self.window.push(Entry { ordinal: batch.ordinal, resolved: false });
     }
 
     /// It was acknowledged.
     pub(super) fn on_resolved<W>(&mut self, batch: &Batch<W>) {
         self.in_flight -= 1;
-        self.remove(batch.ordinal);
+        if let Some(place) = self.place(batch.ordinal) {
+            self.window[place].resolved = true;
+            self.advance();
+        }
         self.proven |= batch.stamp.is_some();
     }
 
@@ -104,9 +118,10 @@ impl Sequences {
     /// the broker's next answer tells. Where it surely does not, what follows need not be sent in vain.
     pub(super) fn drop_waiting<W>(&mut self, batch: &Batch<W>) {
         let Some(stamp) = batch.stamp else { return };
-        let first = self.unresolved.first() == Some(&batch.ordinal);
-        let last = self.unresolved.last() == Some(&batch.ordinal);
-        self.remove(batch.ordinal);
+        let Some(place) = self.place(batch.ordinal) else { return };
+        let (first, last) = (place == 0, place + 1 == self.window.len());
+        self.window.remove(place);
+        self.advance();
         if batch.maybe_written || self.restart {
             return;
         }
@@ -120,9 +135,10 @@ impl Sequences {
     /// It was cut into parts, which wait.
     pub(super) fn on_split<W>(&mut self, ordinal: u64, parts: &[Batch<W>]) {
         self.in_flight -= 1;
-        if let Some(at) = self.unresolved.iter().position(|one| *one == ordinal) {
-            self.unresolved.remove(at);
-            self.unresolved.insert_many(at, parts.iter().map(|part| part.ordinal));
+        if let Some(place) = self.place(ordinal) {
+            self.window.remove(place);
+            let entries = parts.iter().map(|part| Entry { ordinal: part.ordinal, resolved: false });
+            self.window.insert_many(place, entries);
         }
     }
 
@@ -133,7 +149,7 @@ impl Sequences {
 
     /// What `code` means for a batch that was in flight; notes on it whether it may be written.
     pub(super) fn judge<W>(&mut self, batch: &mut Batch<W>, code: ErrorCode) -> Verdict {
-        let oldest = self.unresolved.first() == Some(&batch.ordinal);
+        let oldest = self.place(batch.ordinal) == Some(0);
         match code {
             ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
             | ErrorCode::UNKNOWN_PRODUCER_ID
@@ -162,16 +178,21 @@ impl Sequences {
         }
     }
 
-    fn remove(&mut self, ordinal: u64) {
-        if let Some(at) = self.unresolved.iter().position(|one| *one == ordinal) {
-            self.unresolved.remove(at);
-        }
+    fn place(&self, ordinal: u64) -> Option<usize> {
+        self.window.iter().position(|entry| entry.ordinal == ordinal)
+    }
+
+    /// The window begins at the oldest batch without a verdict.
+    fn advance(&mut self) {
+        let resolved = self.window.iter().take_while(|entry| entry.resolved).count();
+        self.window.drain(..resolved);
     }
 
     /// What must hold between any two calls; for tests.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        assert!(self.unresolved.is_sorted(), "{:?}", self.unresolved);
-        assert!(self.under.is_some() || self.unresolved.is_empty());
+        assert!(self.window.is_sorted_by_key(|entry| entry.ordinal), "{:?}", self.window);
+        assert!(self.window.first().is_none_or(|first| !first.resolved), "{:?}", self.window);
+        assert!(self.under.is_some() || self.window.is_empty());
     }
 }

@@ -28,8 +28,6 @@ pub struct ClientSettings {
     pub client_id: String,
     /// `client.rack`
     pub client_rack: Option<String>,
-    /// `client.dns.lookup` is `resolve_canonical_bootstrap_servers_only`.
-    pub canonical_bootstrap_names: bool,
     /// `request.timeout.ms`
     pub request_timeout: Duration,
     /// `reconnect.backoff.ms`
@@ -465,7 +463,6 @@ impl Desk {
             bootstrap_servers: servers,
             client_id: self.text("client.id").to_owned(),
             client_rack: self.optional("client.rack"),
-            canonical_bootstrap_names: self.text("client.dns.lookup") != "use_all_dns_ips",
             request_timeout: self.millis("request.timeout.ms"),
             reconnect_backoff: self.millis("reconnect.backoff.ms"),
             reconnect_backoff_max: self.millis("reconnect.backoff.max.ms").max(self.millis("reconnect.backoff.ms")),
@@ -654,7 +651,7 @@ impl Settings for ConsumerSettings {
     const ROLE: ClientRole = ClientRole::Consumer;
 
     fn assemble(desk: &mut Desk) -> Self {
-        let client = desk.client(Self::ROLE);
+        let mut client = desk.client(Self::ROLE);
         let group_id = desk.optional("group.id");
         let (session_timeout, heartbeat_interval) =
             (desk.millis("session.timeout.ms"), desk.millis("heartbeat.interval.ms"));
@@ -674,6 +671,11 @@ impl Settings for ConsumerSettings {
         if assignors.is_empty() {
             let message = "partition.assignment.strategy is empty".to_owned();
             desk.wrong("partition.assignment.strategy", message, "name at least one, or leave it out");
+        }
+        if desk.given("receive.message.max.bytes").is_none() {
+            // An answer may be as large as was asked for, and somewhat larger.
+            let asked = desk.not_negative("fetch.max.bytes").unwrap_or(0).saturating_add(1 << 20);
+            client.receive_message_max_bytes = client.receive_message_max_bytes.max(asked);
         }
         Self {
             enable_auto_commit: group_id.is_some() && desk.flag("enable.auto.commit"),

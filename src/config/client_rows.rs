@@ -85,7 +85,7 @@ pub const CLIENT_ROWS: &[ClientRow] = &[
     of(ALL, list("bootstrap.servers", "", Any, "Where to ask first for the brokers of the cluster, as host:port,host:port; the port may be left out and is 9092 then.")).also(&["metadata.broker.list"]),
     of(ALL, text("client.id", "", Any, "What the client calls itself, in the broker's log and quotas.")),
     of(PRODUCER_CONSUMER, text("client.rack", "", Any, "Where the client stands, as in broker.rack; a consumer may then read from a near replica.")),
-    of(ALL, text("client.dns.lookup", "use_all_dns_ips", OneOf(DNS), "Whether each address of a name is tried in turn, or bootstrap names become their canonical ones.")),
+    of(ALL, text("client.dns.lookup", "use_all_dns_ips", OneOf(DNS), "Whether each address of a name is tried in turn, or bootstrap names become their canonical ones.").noted("each address of a name is tried in turn, and names are taken as they stand")),
     of(ALL, text("security.protocol", "PLAINTEXT", OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), "How to speak to brokers; only PLAINTEXT is spoken so far.")),
     of(ALL, int("request.timeout.ms", "30000", AtLeast(0), "How long an answer may take before the connection is given up.")).also(&["socket.timeout.ms"]),
     of(ALL, long("reconnect.backoff.ms", "50", AtLeast(0), "How long to wait before connecting again to a broker; doubled with each failure, with jitter.")),

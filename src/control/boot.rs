@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::checkpoints;
 use super::flush_probe;
@@ -58,22 +58,71 @@ pub fn run(settings: BrokerSettings, notes: &[Problem], options: &Options) -> Re
         .enable_all()
         .build()
         .map_err(|error| Failure(format!("the control thread did not start: {error}")))?;
-    runtime.block_on(serve(Arc::new(settings), notes, options, began))
+    runtime.block_on(async { serve(Arc::new(settings), notes, options, began, Life::of_the_process()?).await })
 }
 
-async fn serve(
+/// Whose process it is.
+pub(super) enum Life {
+    /// The broker's own: signals end it, and a person reads standard error.
+    Process(Signals),
+    /// Somebody else's, who is told where to connect, says when to end, and wants to read nothing.
+    Guest {
+        /// Gets the address of the listener once clients are served.
+        ready: mpsc::Sender<SocketAddr>,
+        /// Used or dropped when the broker shall end.
+        stop: oneshot::Receiver<()>,
+    },
+}
+
+impl Life {
+    fn of_the_process() -> Result<Self, Failure> {
+        Signals::catch().map(Self::Process)
+    }
+
+    fn say(&self, line: std::fmt::Arguments<'_>) {
+        if self.speaks() {
+            // Standard error: standard output is a data channel.
+            eprintln!("{line}");
+        }
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self, Self::Process(_))
+    }
+
+    fn ready(&self, kafka: SocketAddr) {
+        if let Self::Guest { ready, .. } = self {
+            // A host that does not wait for it has dropped `stop` too.
+            _ = ready.send(kafka);
+        }
+    }
+
+    /// Waits for the end; the next signal after it ends the process at once.
+    async fn ended(&mut self) {
+        match self {
+            Self::Process(signals) => {
+                let signal = signals.next().await;
+                tracing::info!("{signal}: finishing what was accepted; a second signal ends at once");
+            }
+            // Dropped means the same.
+            Self::Guest { stop, .. } => _ = stop.await,
+        }
+    }
+}
+
+pub(super) async fn serve(
     settings: Arc<BrokerSettings>,
     notes: &[Problem],
     options: &Options,
     began: Instant,
+    mut life: Life,
 ) -> Result<(), Failure> {
-    say(format_args!("ringlog {}", env!("CARGO_PKG_VERSION")));
+    life.say(format_args!("ringlog {}", env!("CARGO_PKG_VERSION")));
     for note in notes {
-        say(format_args!("note: {}: {}", note.place, note.message));
+        life.say(format_args!("note: {}: {}", note.place, note.message));
     }
-    let mut signals = Signals::catch()?;
     for warning in rt::executor::probe_host().map_err(|error| Failure(error.to_string()))? {
-        say(format_args!("warning: {warning}"));
+        life.say(format_args!("warning: {warning}"));
     }
 
     let cpus = cpus(&settings)?;
@@ -86,18 +135,17 @@ async fn serve(
     let dirs = DataDirs::open(&settings.log_dirs, settings.node_id, settings.cluster_id.as_deref(), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
     for note in &dirs.notes {
-        say(format_args!("note: {note}"));
+        life.say(format_args!("note: {note}"));
     }
     let found = find(&dirs);
 
-    say(format_args!("data: {}", paths(&settings.log_dirs)));
-    say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
-    say(format_args!("listener: {}://{kafka}", settings.listener.name));
-    say(format_args!(
-        "ack class: {}; {}",
-        settings.topic_settings("", &BTreeMap::new()).ack_class(),
-        flush_words(&settings)
-    ));
+    life.say(format_args!("data: {}", paths(&settings.log_dirs)));
+    life.say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
+    life.say(format_args!("listener: {}://{kafka}", settings.listener.name));
+    if life.speaks() {
+        let class = settings.topic_settings("", &BTreeMap::new()).ack_class();
+        life.say(format_args!("ack class: {class}; {}", flush_words(&settings)));
+    }
 
     let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
     let shards = ShardPort { port, count: cpus.len() };
@@ -107,14 +155,14 @@ async fn serve(
     // From here on a crash is a crash; whatever failed before leaves the marks of the last clean end.
     dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
     if opened.torn_bytes > 0 {
-        say(format_args!(
+        life.say(format_args!(
             "note: the metadata log ended in {} bytes of a change nobody was told of; cut",
             opened.torn_bytes
         ));
     }
 
     if opened.removed_partitions > 0 {
-        say(format_args!(
+        life.say(format_args!(
             "note: removed {} partitions of deleted topics that a crash had left",
             opened.removed_partitions
         ));
@@ -125,9 +173,9 @@ async fn serve(
     let running = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
     let recovered = open_logs(&shards, &opened.image()).await?;
     let clean = dirs.dirs.iter().all(|dir| dir.clean);
-    say(format_args!("{}", recovery_words(&recovered, clean)));
+    life.say(format_args!("{}", recovery_words(&recovered, clean)));
     for (name, reason) in &recovered.failed {
-        say(format_args!("offline: {name}: {reason}"));
+        life.say(format_args!("offline: {name}: {reason}"));
     }
     let commands = tokio::spawn(opened.run(MeshPublisher { shards: shards.clone(), images }));
 
@@ -152,14 +200,18 @@ async fn serve(
         .map_err(|_| Failure("shard 0 ended during start-up; see the log above".to_owned()))?;
     facts.enter(Phase::Ready);
     let admin_text = admin_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
-    say(format_args!("ready: kafka={kafka} admin={admin_text} in {} ms", began.elapsed().as_millis()));
+    life.say(format_args!("ready: kafka={kafka} admin={admin_text} in {} ms", began.elapsed().as_millis()));
     if let Some(path) = &options.ready_file {
         write_ready_file(path, kafka, &admin_text)?;
     }
 
-    let signal = signals.next().await;
-    tracing::info!("{signal}: finishing what was accepted; a second signal ends at once");
-    tokio::spawn(signals.end_at_next());
+    life.ready(kafka);
+
+    life.ended().await;
+    let speaks = life.speaks();
+    if let Life::Process(signals) = life {
+        tokio::spawn(signals.end_at_next());
+    }
     facts.enter(Phase::Draining);
     checkpointing.abort();
     controller.stop().await;
@@ -169,16 +221,14 @@ async fn serve(
     let checkpoints = stop_shards(&shards, settings.log_dirs.len()).await;
     let joined = tokio::task::spawn_blocking(move || running.join()).await;
     finish(&settings, dirs, &checkpoints)?;
+    if speaks {
+        eprintln!("stopped: every log flushed and closed");
+    }
     match joined {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Failure(error.to_string())),
         Err(error) => Err(Failure(format!("a shard ended badly: {error}"))),
     }
-}
-
-/// One line for the person who started us. Standard error: standard output is a data channel.
-fn say(line: std::fmt::Arguments<'_>) {
-    eprintln!("{line}");
 }
 
 fn bind(settings: &BrokerSettings) -> Result<OwnedFd, Failure> {
@@ -430,7 +480,6 @@ fn finish(
     }
     drop(dirs);
     if entries.iter().all(|entries| entries.clean) {
-        say(format_args!("stopped: every log flushed and closed"));
         Ok(())
     } else {
         Err(Failure("stopped, but not every log closed cleanly: the next start will scan them".to_owned()))

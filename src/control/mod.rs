@@ -12,9 +12,11 @@ pub mod http;
 pub mod mesh;
 
 mod boot;
+mod embedded;
 mod stop;
 
 pub use boot::{Options, run};
+pub use embedded::Embedded;
 
 /// Why the broker did not start, or did not end well: one line for people.
 #[derive(Debug, thiserror::Error)]

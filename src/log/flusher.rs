@@ -77,9 +77,9 @@ pub(super) fn on_written(log: &Rc<Log>) {
     }
 }
 
-/// Begins rounds, unless they run.
+/// Begins rounds, unless they run. Not on a log that has ended: a sync that follows a failed one succeeds, and lies.
 pub(super) fn start(log: &Rc<Log>) {
-    if !log.flusher.is_running.replace(true) {
+    if !log.is_offline() && !log.flusher.is_running.replace(true) {
         let (log, work) = (Rc::clone(log), rt::work());
         rt::spawn(async move {
             let _work = work;

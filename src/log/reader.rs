@@ -47,6 +47,8 @@ pub struct ReadData {
     pub parts: SmallVec<[Payload; 4]>,
     /// Their sum.
     pub bytes: usize,
+    /// There is more below the bound, which the budget kept out.
+    pub limited: bool,
 }
 
 /// What a log remembers of its readers: where the last reads ended, newest last.
@@ -166,6 +168,7 @@ impl DiskPlan {
 
     /// Goes on in the tail cache where the disk's part ended, as far as the budget goes.
     fn add_cached(&self, data: &mut ReadData, next: Offset) {
+        data.limited = next < self.bounds.below;
         let Some(bytes_max) = self.bounds.bytes_max.checked_sub(data.bytes).filter(|_| next < self.bounds.below) else {
             return;
         };
@@ -174,6 +177,7 @@ impl DiskPlan {
             self.log.shared().count(|stats| stats.cache_read_bytes += more.bytes as u64);
             data.bytes += more.bytes;
             data.parts.extend(more.parts);
+            data.limited = more.limited;
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Shell (it is shared state of a shard, though it does no I/O). Owns the cached batches and the shard's budget for them.
 //! Does not own what may be read: the caller bounds every read. Always: a log's cached batches end at its log end without a
-//! gap, and a batch that is not written yet is never evicted, so what is not cached is on the device.
+//! gap, and a batch that is not written yet is never evicted, so what is not cached is on the device. A batch is charged with
+//! its bytes; that it does not hold much more (it is a part of the memory its request came in) is seen to where it is taken
+//! out of that request, in `server/produce.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -58,9 +60,11 @@ impl Tail {
         batches.front().filter(|first| first.base <= from)?;
         let at = batches.partition_point(|batch| batch.last < from);
         let mut data = ReadData::default();
-        for batch in batches.range(at..).take_while(|batch| batch.last < bounds.below).take(PARTS_MAX) {
+        for batch in batches.range(at..).take_while(|batch| batch.last < bounds.below) {
             let first = data.parts.is_empty() && bounds.at_least_one;
-            if data.bytes + batch.bytes.len() > bounds.bytes_max && !first {
+            let fits = data.bytes + batch.bytes.len() <= bounds.bytes_max || first;
+            if !fits || data.parts.len() == PARTS_MAX {
+                data.limited = true;
                 break;
             }
             data.bytes += batch.bytes.len();
@@ -154,6 +158,9 @@ mod tests {
         assert_eq!(bytes(0, bounds(50, 250)), Some((2, 200)));
         assert_eq!(bytes(0, bounds(50, 1)), Some((1, 100)), "the first batch exceeds the budget");
         assert_eq!(bytes(0, ReadBounds { at_least_one: false, ..bounds(50, 99) }), Some((0, 0)));
+        let limited = |from, bounds| tail.read(offset(from), bounds).is_some_and(|data| data.limited);
+        assert!(limited(0, bounds(50, 499)) && limited(0, bounds(50, 1)));
+        assert!(!limited(0, bounds(50, 500)) && !limited(0, bounds(29, 200)), "the bound is no limit");
     }
 
     #[test]

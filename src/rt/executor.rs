@@ -200,7 +200,7 @@ impl StartedShard {
             .name(&format!("shard-{index}"))
             .io_memory(memory.pool_bytes)
             .ring_depth(memory.ring_depth)
-            .preempt_timer(PREEMPT_EVERY)
+            .preempt_timer(preempt_every())
             .spawn(move || async move {
                 let listener = glommio::spawn_local(listen_for_kicks(progress.clone()));
                 let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
@@ -289,6 +289,14 @@ async fn prepare(probes: &[PathBuf]) -> Result<(), StartError> {
     glommio::timer::sleep(PREEMPT_EVERY).await;
     Ok(())
 }
+
+#[cfg(not(test))]
+fn preempt_every() -> Duration {
+    PREEMPT_EVERY
+}
+
+#[cfg(test)]
+use tests::preempt_every;
 
 /// Held while one executor starts, over all starts of this process.
 #[allow(clippy::disallowed_types, reason = "taken by plain threads at start only, never on a shard")]
@@ -381,5 +389,69 @@ fn explain(shard: ShardIndex, error: &GlommioError<()>) -> StartError {
             StartError::Other(format!("shard {shard}: its thread panicked (see the log)"))
         }
         error => StartError::Other(format!("shard {shard} did not start: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use super::*;
+
+    thread_local! {
+        /// Of the executors that this thread starts.
+        static PREEMPT: Cell<Duration> = const { Cell::new(PREEMPT_EVERY) };
+    }
+
+    pub(super) fn preempt_every() -> Duration {
+        PREEMPT.get()
+    }
+
+    #[test]
+    fn a_shard_goes_on_whatever_glommio_forgets() {
+        const LOAD: Duration = Duration::from_secs(3);
+        const PATIENCE: Duration = Duration::from_secs(60);
+        const HOGS: usize = 2;
+        let mut setup = Setup::on_all_cpus(Vec::new());
+        setup.cpus.truncate(1);
+        let cpu = core_affinity::CoreId { id: setup.cpus[0] };
+        let stop = Arc::new(AtomicBool::new(false));
+        let hog = |_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                core_affinity::set_for_current(cpu);
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let hogs: Vec<_> = (0..HOGS).map(hog).collect();
+        // Tasks that can always run, no sockets, and nothing that counts as work.
+        let main = || async {
+            let (mut longest, began) = (Duration::ZERO, Instant::now());
+            while began.elapsed() < LOAD {
+                let since = Instant::now();
+                while since.elapsed() < Duration::from_micros(20) {
+                    std::hint::spin_loop();
+                }
+                spawn(async { spawn(async {}).join().await }).join().await;
+                longest = longest.max(since.elapsed());
+            }
+            longest
+        };
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Short enough to be over, now and then, before glommio has looked at its queues: then it parks whatever stands there.
+            PREEMPT.set(Duration::from_micros(50));
+            // Nobody listens once the patience is over.
+            let _ = sender.send(run_one(setup, main));
+        });
+        let longest = receiver.recv_timeout(PATIENCE);
+        stop.store(true, Ordering::Relaxed);
+        hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        let longest = longest.expect("it stood still for ever").unwrap();
+        println!("the longest step took {longest:?}");
     }
 }

@@ -6,6 +6,7 @@
 //! unwritten memory is ever shown (glommio's `read_at` shows it past the end of a file, so only `read_at_aligned` is used).
 //! On tmpfs the same calls work through the page cache. Source: glommio 0.9.0 as read and measured.
 
+pub mod fault;
 pub mod record;
 
 use std::io;
@@ -18,6 +19,7 @@ use glommio::GlommioError;
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, ReadResult};
 
 use super::{raw, task};
+use fault::{Fault, Operation};
 
 /// Unit of direct I/O: position, length and memory are multiples of it. What the device says is ignored: glommio reads it
 /// from the wrong device on machines with two.
@@ -100,6 +102,12 @@ impl DirectFile {
         assert_aligned(position, buf.as_slice().len());
         let recording = record::write(self.0.recorded, position, buf.as_slice());
         let buffer = Rc::new(buf.0);
+        if let Some(fault) = fault::strike(Operation::Write, self.0.file.as_raw_fd()) {
+            if fault == Fault::WriteThatArrives {
+                counted(self.0.file.write_rc_at(buffer, position)).await?;
+            }
+            return Err(fault::error());
+        }
         let written = counted(self.0.file.write_rc_at(buffer.clone(), position)).await?;
         if written != buffer.len() {
             return Err(io::Error::new(
@@ -120,6 +128,9 @@ impl DirectFile {
     /// fdatasync. After an error nothing is known of any earlier write, and a second call would lie.
     pub async fn sync_data(&self) -> io::Result<()> {
         let recording = record::sync(self.0.recorded);
+        if fault::strike(Operation::Sync, self.0.file.as_raw_fd()).is_some() {
+            return Err(fault::error());
+        }
         counted(self.0.file.fdatasync()).await?;
         recording.finished();
         Ok(())

@@ -1,8 +1,15 @@
 //! Shell. What one shard shows to other threads, and the watchdog that looks at it.
 //!
 //! Owns the atomics, the bell and the watchdog thread. Knows nothing of what a shard works on. Always: only the shard writes
-//! `turns`, `work` and `parked`; everybody may ring. Source: glommio 0.9 can park with runnable
-//! tasks (issue 53 of its fork), its own heartbeat timers included, and only a kick from outside ends that.
+//! `turns`, `work` and `parked`; everybody may ring.
+//!
+//! glommio 0.9 can park with runnable tasks (issue 53 of its fork): when its preempt timer, or anything else in its latency
+//! ring, comes between its look at the rings and its look at the queues. Any task may be among them, its heartbeats and the
+//! one that answers kicks included, and nobody counts what stands in its queues. So **a shard that ran and sleeps is asked**
+//! whether all of its tasks have been polled, and asked again until it answers. That it ran, for whatever reason (a socket, a
+//! timer, a file), shows in its thread's CPU time, which the kernel counts. A question always reaches the executor: waking a
+//! task of another thread writes glommio's eventfd, whatever that task's state, if its queue is one where latency matters.
+//! Source: glommio 0.9.0, `LocalExecutor::run`, `SleepNotifier::queue_waker`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -22,8 +29,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_WHEN_IDLE: Duration = Duration::from_millis(100);
 /// A shard that stood still this many looks is kicked. One look may fall between two heartbeats; two do not.
 const LOOKS_BEFORE_KICK: u32 = 2;
-/// A shard that parked gets one kick this many looks after its last turn, in case it parked with runnable tasks.
-const LOOKS_BEFORE_SETTLING: u32 = 5;
+/// A shard that ran is asked this many looks after it last did, in case it parked with runnable tasks. Sooner, and a request
+/// now and then would cost a question each.
+const LOOKS_BEFORE_ASKING: u32 = 5;
+/// Where the kernel does not count a thread's CPU time, a shard is asked after this many idle looks.
+const LOOKS_BETWEEN_QUESTIONS: u64 = 16;
 /// A shard that stands still this many looks in spite of the kicks is beyond help. Looks, not time: a suspended machine
 /// must not count.
 const LOOKS_BEFORE_END: u32 = 1000;
@@ -49,6 +59,11 @@ pub(super) struct Pulse {
     /// Wakes the shard's pulse task through glommio's own descriptor, which ends every kind of sleep.
     kick: OnceLock<Waker>,
     kicks: AtomicU64,
+    /// Questions whether every task has been polled, and the last one that was answered.
+    asked: AtomicU32,
+    answered: AtomicU32,
+    /// `schedstat` of the shard's thread.
+    cpu_time: OnceLock<OwnedFd>,
     finished: AtomicBool,
 }
 
@@ -66,6 +81,9 @@ impl Pulse {
             epoll: OnceLock::new(),
             kick: OnceLock::new(),
             kicks: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            cpu_time: OnceLock::new(),
             finished: AtomicBool::new(false),
         }))
     }
@@ -116,6 +134,43 @@ impl Pulse {
     pub(super) fn set_kick(&self, waker: Waker) {
         // A second waker of the same task would do the same.
         let _ = self.kick.set(waker);
+    }
+
+    /// This thread is the shard's.
+    pub(super) fn set_thread(&self) {
+        if let Ok(file) = std::fs::File::open("/proc/thread-self/schedstat") {
+            let _ = self.cpu_time.set(file.into());
+        }
+    }
+
+    /// Nanoseconds its thread has run, as of its last sleep or tick; `None` where the kernel does not say.
+    fn cpu_time(&self) -> Option<u64> {
+        let mut text = [0; 32];
+        let length = rustix::io::pread(self.cpu_time.get()?, &mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..length)?).ok()?;
+        text.split(' ').next()?.parse().ok()
+    }
+
+    /// The question that is open, for its answer.
+    pub(super) fn question(&self) -> u32 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Every task that could run when `question` was asked has been polled.
+    pub(super) fn answer(&self, question: u32) {
+        self.answered.store(question, Ordering::Release);
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Acquire)
+    }
+
+    /// Asks whether every task has been polled, which makes the executor poll them.
+    fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        if let Some(waker) = self.kick.get() {
+            waker.wake_by_ref();
+        }
     }
 
     pub(super) fn finish(&self) {
@@ -183,15 +238,17 @@ impl Pulse {
 struct Seen {
     turns: u64,
     looks_still: u32,
-    settling: Settling,
+    cpu_time: u64,
+    rest: Rest,
 }
 
-/// Every burst of activity is followed by one kick, and the turn which that kick causes is no activity.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Settling {
+/// Whether a shard that shows no sign of life has nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Rest {
     #[default]
-    Active,
-    Kicked,
+    Unknown,
+    /// Asked, when it had made so many turns.
+    Asked(u64),
     Settled,
 }
 
@@ -199,8 +256,10 @@ enum Settling {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Fine,
-    /// Kick, in case: it parked.
-    Settle,
+    /// Ask: it sleeps, perhaps with tasks that could run.
+    Ask,
+    /// Ask again: it did not answer.
+    AskAgain,
     /// Kick: it stands still with work to do.
     Kick,
     /// It stands still in spite of the kicks.
@@ -208,28 +267,50 @@ enum Verdict {
 }
 
 impl Seen {
-    /// `due`: the shard has something to do that should make it turn.
-    fn look(&mut self, turns: u64, due: bool) -> Verdict {
+    /// `due`: the shard has something to do that should make it turn. `cpu_time` is asked for only where the others leave the
+    /// answer open.
+    fn look(&mut self, turns: u64, due: bool, answered: bool, cpu_time: impl FnOnce() -> u64) -> Verdict {
         if turns != self.turns {
-            self.settling = if self.settling == Settling::Kicked { Settling::Settled } else { Settling::Active };
+            // The turn that a question causes is no life of its own.
+            self.rest = match self.rest {
+                Rest::Asked(then) if answered && !due && turns == then + 1 => {
+                    self.cpu_time = cpu_time();
+                    Rest::Settled
+                }
+                _ => Rest::Unknown,
+            };
             self.turns = turns;
             self.looks_still = 0;
             return Verdict::Fine;
         }
-        if !due {
-            // Idle time is not standing still.
-            self.looks_still = LOOKS_BEFORE_SETTLING.min(self.looks_still + 1);
-            if self.settling == Settling::Active && self.looks_still == LOOKS_BEFORE_SETTLING {
-                self.settling = Settling::Kicked;
-                return Verdict::Settle;
-            }
-            return Verdict::Fine;
+        if due {
+            self.rest = Rest::Unknown;
+            self.looks_still += 1;
+            return match self.looks_still {
+                ..LOOKS_BEFORE_KICK => Verdict::Fine,
+                LOOKS_BEFORE_END.. => Verdict::Lost,
+                _ => Verdict::Kick,
+            };
         }
-        self.looks_still += 1;
-        match self.looks_still {
-            ..LOOKS_BEFORE_KICK => Verdict::Fine,
-            LOOKS_BEFORE_END.. => Verdict::Lost,
-            _ => Verdict::Kick,
+        let cpu_time = cpu_time();
+        let has_run = std::mem::replace(&mut self.cpu_time, cpu_time) != cpu_time;
+        match self.rest {
+            Rest::Asked(_) => Verdict::AskAgain,
+            Rest::Settled if !has_run => Verdict::Fine,
+            Rest::Settled => {
+                self.rest = Rest::Unknown;
+                self.looks_still = 0;
+                Verdict::Fine
+            }
+            Rest::Unknown => {
+                // Idle time is not standing still.
+                self.looks_still = LOOKS_BEFORE_ASKING.min(self.looks_still + 1);
+                if has_run || self.looks_still < LOOKS_BEFORE_ASKING {
+                    return Verdict::Fine;
+                }
+                self.rest = Rest::Asked(turns);
+                Verdict::Ask
+            }
         }
     }
 }
@@ -259,8 +340,10 @@ impl Watchdog {
 
 fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
     let mut seen: Vec<Seen> = pulses.iter().map(|_| Seen::default()).collect();
+    let mut looks: u64 = 0;
     while !ending.load(Ordering::Acquire) {
         let mut all_idle = true;
+        looks += 1;
         for (shard, (pulse, seen)) in pulses.iter().zip(&mut seen).enumerate() {
             if pulse.finished.load(Ordering::Acquire) {
                 continue;
@@ -271,10 +354,16 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
                 || pulse.work.load(Ordering::Relaxed) > 0
                 || pulse.has_background()
                 || (turns == seen.turns && pulse.oversleeps());
-            all_idle &= !due && turns == seen.turns && seen.settling == Settling::Settled;
-            match seen.look(turns, due) {
+            let cpu_time = || pulse.cpu_time().unwrap_or(looks / LOOKS_BETWEEN_QUESTIONS);
+            let verdict = seen.look(turns, due, pulse.is_answered(), cpu_time);
+            all_idle &= seen.rest == Rest::Settled;
+            match verdict {
                 Verdict::Fine => {}
-                Verdict::Settle => pulse.kick(),
+                Verdict::Ask => pulse.ask(),
+                Verdict::AskAgain => {
+                    pulse.kicks.fetch_add(1, Ordering::Relaxed);
+                    pulse.ask();
+                }
                 Verdict::Kick => {
                     pulse.kicks.fetch_add(1, Ordering::Relaxed);
                     if seen.looks_still == LOOKS_BEFORE_KICK {
@@ -303,42 +392,96 @@ mod tests {
     #[test]
     fn standing_still_with_work_is_kicked_and_in_the_end_lost() {
         let mut seen = Seen::default();
-        assert_eq!(seen.look(1, true), Verdict::Fine);
-        assert_eq!(seen.look(1, true), Verdict::Fine);
+        let mut look = || seen.look(1, true, true, || 0);
+        assert_eq!(look(), Verdict::Fine);
+        assert_eq!(look(), Verdict::Fine);
         for _ in LOOKS_BEFORE_KICK..LOOKS_BEFORE_END {
-            assert_eq!(seen.look(1, true), Verdict::Kick);
+            assert_eq!(look(), Verdict::Kick);
         }
-        assert_eq!(seen.look(1, true), Verdict::Lost);
+        assert_eq!(look(), Verdict::Lost);
     }
 
     #[test]
     fn a_turn_after_a_kick_starts_the_count_again() {
         let mut seen = Seen::default();
         for turns in 1..5000 {
-            assert_eq!(seen.look(turns, true), Verdict::Fine);
-            assert_eq!(seen.look(turns, true), Verdict::Fine);
-            assert_eq!(seen.look(turns, true), Verdict::Kick);
+            assert_eq!(seen.look(turns, true, true, || 0), Verdict::Fine);
+            assert_eq!(seen.look(turns, true, true, || 0), Verdict::Fine);
+            assert_eq!(seen.look(turns, true, true, || 0), Verdict::Kick);
         }
     }
 
-    #[test]
-    fn each_burst_of_activity_ends_in_one_kick_and_idleness_in_no_more() {
-        let mut seen = Seen::default();
-        let mut kicks = 0;
-        let mut turns = 0;
-        for _burst in 0..3 {
-            turns += 1;
-            for _ in 0..100 {
-                match seen.look(turns, false) {
+    /// A shard without work: its counters, and how many questions it leaves unanswered.
+    #[derive(Default)]
+    struct Idle {
+        seen: Seen,
+        turns: u64,
+        cpu_time: u64,
+        answered: bool,
+        deaf_to: u32,
+    }
+
+    impl Idle {
+        fn questions_in(&mut self, looks: u32) -> u32 {
+            let mut questions = 0;
+            for _ in 0..looks {
+                match self.seen.look(self.turns, false, self.answered, || self.cpu_time) {
                     Verdict::Fine => {}
-                    Verdict::Settle => {
-                        kicks += 1;
-                        turns += 1;
+                    Verdict::Ask | Verdict::AskAgain => {
+                        questions += 1;
+                        // Whether or not it gets to its tasks, it woke.
+                        self.cpu_time += 1;
+                        self.answered = self.deaf_to == 0;
+                        self.turns += u64::from(self.answered);
+                        self.deaf_to = self.deaf_to.saturating_sub(1);
                     }
                     other => panic!("{other:?}"),
                 }
             }
+            questions
         }
-        assert_eq!(kicks, 3);
+    }
+
+    #[test]
+    fn each_burst_of_activity_ends_in_one_question_and_idleness_in_no_more() {
+        let mut idle = Idle::default();
+        for _burst in 0..3 {
+            (idle.turns, idle.cpu_time) = (idle.turns + 1, idle.cpu_time + 1);
+            assert_eq!(idle.questions_in(100), 1);
+        }
+        // A timer, or anything else that woke it without a turn.
+        idle.cpu_time += 1;
+        assert_eq!(idle.questions_in(100), 1);
+        assert_eq!(idle.questions_in(1000), 0);
+    }
+
+    #[test]
+    fn a_shard_that_does_not_answer_is_asked_until_it_does() {
+        let mut idle = Idle { turns: 1, deaf_to: 20, ..Idle::default() };
+        assert_eq!(idle.questions_in(100), 21);
+        assert_eq!(idle.questions_in(1000), 0);
+        assert_eq!(idle.seen.rest, Rest::Settled);
+    }
+
+    #[test]
+    fn that_a_thread_ran_shows_in_its_cpu_time() {
+        let pulse = Pulse::new().unwrap();
+        pulse.set_thread();
+        let Some(before) = pulse.cpu_time() else { return println!("not run: this kernel does not count") };
+        // The kernel counts at its ticks and when the thread sleeps.
+        let since = std::time::Instant::now();
+        while pulse.cpu_time() == Some(before) {
+            assert!(since.elapsed() < Duration::from_secs(10));
+        }
+        let seen_by_another = std::thread::spawn(move || pulse.cpu_time()).join().unwrap();
+        assert!(seen_by_another > Some(before));
+    }
+
+    #[test]
+    fn a_shard_that_runs_is_not_asked() {
+        let mut seen = Seen::default();
+        for cpu_time in 0..1000 {
+            assert_eq!(seen.look(0, false, true, || cpu_time), Verdict::Fine);
+        }
     }
 }

@@ -27,6 +27,8 @@ use crate::types::ShardIndex;
 
 /// The preempt timer of the executor and the latency of its queues: below it 0.9.0 was seen to hang.
 pub(super) const PREEMPT_EVERY: Duration = Duration::from_millis(1);
+/// How often the tasks of a shard may wake each other before a question is left open: then they are not stuck.
+const ANSWERING_ROUNDS_MAX: u32 = 100;
 /// Rounds of dropping tasks when the shard ends; a task that spawns another from its destructor needs a second one.
 const ENDING_ROUNDS_MAX: u32 = 100;
 
@@ -62,6 +64,7 @@ pub(super) struct Current {
 impl Current {
     /// Makes this thread a shard. Once per thread, on its executor.
     pub(super) fn install(index: ShardIndex, pulse: Arc<Pulse>, rings: Vec<RawFd>) -> Rc<Self> {
+        pulse.set_thread();
         let executor = glommio::executor();
         let latency = Latency::Matters(PREEMPT_EVERY);
         let current = Rc::new(Self {
@@ -113,14 +116,27 @@ impl Current {
         }
     }
 
-    /// Answers the watchdog's kicks with a sign of life.
+    /// Answers the watchdog: a sign of life at once, and whether every task has been polled when it is so.
     pub(super) async fn answer_kicks(self: Rc<Self>) {
-        std::future::poll_fn(|context| {
-            self.pulse.set_kick(context.waker().clone());
+        loop {
+            let mut kicked = false;
+            std::future::poll_fn(|context| {
+                self.pulse.set_kick(context.waker().clone());
+                if std::mem::replace(&mut kicked, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
             self.pulse.turn();
-            Poll::<()>::Pending
-        })
-        .await;
+            let question = self.pulse.question();
+            // Whoever was left behind stands before this task in the queue, or wakes others behind it.
+            for _ in 0..ANSWERING_ROUNDS_MAX {
+                let before = polls();
+                glommio::executor().yield_now().await;
+                if polls() == before {
+                    self.pulse.answer(question);
+                    break;
+                }
+            }
+        }
     }
 
     /// Drops every task, and waits until glommio has closed what they had open.

@@ -295,7 +295,7 @@ impl Connection<'_> {
             let plan = Plan::new(self.server, &header, request);
             let correlation_id = header.correlation_id;
             self.handle.below(IN_FLIGHT_MAX).await;
-            return self.produce(plan, correlation_id, frame, permit, read_at);
+            return self.produce(plan, correlation_id, frame, permit, read_at).await;
         }
         self.handle.below(1).await;
         let slot = self.replies.reserve();
@@ -311,7 +311,7 @@ impl Connection<'_> {
     }
 
     /// Stage one now; stage two in a task of its own, while the next request is read.
-    fn produce(
+    async fn produce(
         &self,
         plan: Plan,
         correlation_id: i32,
@@ -321,7 +321,7 @@ impl Connection<'_> {
     ) -> Result<(), Fault> {
         let (acks, version) = (plan.acks(), plan.version());
         let slot = self.replies.reserve();
-        let started = plan.start(self.server, frame, read_at);
+        let started = plan.start(self.server, frame, self.reader.memory_bytes(), read_at).await;
         let (server, replies) = (self.server.clone(), self.replies.clone());
         let in_flight = InFlight::begin(server.clone(), self.handle.clone());
         rt::spawn(async move {

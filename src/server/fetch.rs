@@ -2,9 +2,10 @@
 //!
 //! Shell. Owns the limits of one request over all its partitions, and the long poll; not the reads (`shard::data`), not the
 //! bytes, which go from log to socket as they lie. Always: partitions are answered in request order; the first batch of the
-//! first partition that has any is answered whatever the limits (KIP-74); a waiting fetch holds no data and is given up when
-//! its client goes. No sessions are kept: id 0 is a legal answer to every request for one (KIP-227). Source: KIP-74, KIP-98,
-//! KIP-227, KIP-320, KIP-516, KIP-951; Kafka's `ReplicaManager.fetchMessages`, `DelayedFetch`; 4.4 as measured.
+//! first partition that has any is answered whatever the limits (KIP-74); nobody waits for bytes that the request's own
+//! limits keep out; a waiting fetch holds no data and is given up when its client goes. No sessions are kept: id 0 is a legal
+//! answer to every request for one (KIP-227). Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516, KIP-951; Kafka's
+//! `ReplicaManager.fetchMessages`, `DelayedFetch`; 4.4 as measured.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -58,7 +59,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
     let mut waited = false;
     loop {
         let outcomes = wanted.read(cx.server).await;
-        let bytes: usize = outcomes.iter().flatten().map(Read::bytes).sum();
+        let bytes = outcomes.iter().flatten().map(|read| read.counted_bytes).fold(0, usize::saturating_add);
         let settled = |outcome: &Outcome| outcome.as_ref().map_or(true, |read| read.diverging.is_some());
         let complete = bytes >= bytes_min || outcomes.is_empty() || outcomes.iter().any(settled);
         if complete || cx.server.draining() || std::time::Instant::now() >= deadline {

@@ -35,6 +35,7 @@ use crate::rt;
 use crate::rt::hop::Responder;
 use crate::rt::net::{Net, NetConfig, Replies};
 use crate::server::dealer::Dealer;
+use crate::server::produce::SmallBatches;
 use crate::server::producer_ids::ProducerIds;
 use crate::shard::calls::{ShardAnswer, ShardCall};
 use crate::shard::{Shard, ShardBoot};
@@ -66,6 +67,7 @@ pub async fn run_shard(boot: ShardBoot) {
 pub(crate) struct Server {
     shard: Rc<Shard>,
     producer_ids: ProducerIds,
+    small_batches: SmallBatches,
     connections: RefCell<Slab<Rc<Handle>>>,
     connection_ended: rt::Event,
     draining: Cell<bool>,
@@ -108,6 +110,7 @@ impl Server {
     fn new(shard: Rc<Shard>) -> Self {
         Self {
             producer_ids: ProducerIds::new(shard.controller().clone()),
+            small_batches: SmallBatches::default(),
             shard,
             connections: RefCell::default(),
             connection_ended: rt::Event::default(),

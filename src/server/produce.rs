@@ -2,10 +2,12 @@
 //!
 //! Shell. Owns the way of a request's batches to their owners and of the outcomes back; not the rules for batches
 //! (`batch_rules`), not the append (`replica`). Always: batches stay slices of the request's frame unless the topic asks for
-//! another codec; stage one (check, split by owner, append or send) is done without an await when [`Plan::start`] returns,
-//! so that the connection may read its next request; every partition of the request gets an answer. Source: KIP-98,
-//! KIP-467, KIP-951; Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager`.
+//! another codec; stage one (check, then split by owner, append or send) is done when [`Plan::start`] returns, so that the
+//! connection may read its next request: checking gives way to others between two batches, what follows has no await;
+//! every partition of the request gets an answer. Source: KIP-98, KIP-467, KIP-951; Kafka's
+//! `KafkaApis.handleProduceRequest`, `ReplicaManager`.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,7 +33,7 @@ use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
 use crate::shard::data::AppendedShare;
 use crate::shard::now_ms;
 use crate::shard::router::{Places, split};
-use crate::types::{LeaderEpoch, PartitionId, PartitionIndex};
+use crate::types::{LeaderEpoch, PartitionId, PartitionIndex, ShardIndex};
 
 /// The client id of Kafka's own tools, which alone may write to internal topics.
 const ADMIN_CLIENT: &str = "__admin_client";
@@ -40,6 +42,12 @@ const ADMIN_CLIENT: &str = "__admin_client";
 /// has appended even if that timeout is 0. Under a shorter one we would refuse what is being written, and the client would
 /// send it again. Also how long a request that wants no answer may hold its memory.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Batches of no more than this are copied where they would keep more than twice their size: it costs no more than counting.
+const SMALL_BYTES: usize = 2048;
+
+/// Piece of memory for small batches of the own shard, which its tail cache forgets in the order they came.
+const SMALL_MEMORY_BYTES: usize = 16 << 10;
 
 /// From this version on, an answer names the leader a client should have asked (KIP-951).
 const LEADERS_FROM: i16 = 10;
@@ -125,9 +133,16 @@ impl Plan {
         self.version
     }
 
-    /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. Ordered
-    /// by the order of calls.
-    pub(super) fn start(self, server: &Server, mut frame: BytesMut, read_at: Instant) -> Started {
+    /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. In order
+    /// if the caller awaits it before it starts the next. Dropped before its end, nothing is appended. `memory_bytes`: what a
+    /// part of the frame keeps alive.
+    pub(super) async fn start(
+        self,
+        server: &Server,
+        mut frame: BytesMut,
+        memory_bytes: usize,
+        read_at: Instant,
+    ) -> Started {
         let shard = server.shard();
         let now = now_ms();
         let mut items = Vec::new();
@@ -145,9 +160,17 @@ impl Plan {
             Ok(target.leader_epoch)
         };
         let mut topics = Vec::with_capacity(self.topics.len());
+        let mut is_first = true;
         for topic in self.topics {
-            let partitions = topic.partitions.into_iter().map(|(index, target)| (index, target.and_then(&mut check)));
-            topics.push(StartedTopic { name: topic.name, partitions: partitions.collect() });
+            let mut partitions = SmallVec::with_capacity(topic.partitions.len());
+            for (index, target) in topic.partitions {
+                // A batch may cost milliseconds, where its records are read or compressed anew.
+                if !std::mem::take(&mut is_first) {
+                    shard.net().give_way().await;
+                }
+                partitions.push((index, target.and_then(&mut check)));
+            }
+            topics.push(StartedTopic { name: topic.name, partitions });
         }
         let deadline = read_at
             + match self.acks {
@@ -155,8 +178,9 @@ impl Plan {
                 Acks::Class => self.timeout.max(DEVICE_TIMEOUT),
             };
         let (groups, places) = split(items, |item| shard.owner(item.partition));
-        let shares = groups.into_iter().map(|(owner, items)| {
+        let shares = groups.into_iter().map(|(owner, mut items)| {
             let count = items.len();
+            leave_frame(server, owner, &mut items, memory_bytes);
             let share = ProduceShare { items, deadline, now };
             if owner == shard.index() {
                 Share::Here(shard.append(share))
@@ -165,6 +189,40 @@ impl Plan {
             }
         });
         Started { version: self.version, topics, shares: shares.collect(), places }
+    }
+}
+
+/// Batches are cached by their owner, and each keeps the memory of its whole frame. Where an owner's batches are less than half
+/// of an even share of it, they are copied out, so that what is held stays near what the cache accounts for.
+fn leave_frame(server: &Server, owner: ShardIndex, items: &mut [ProduceItem], memory_bytes: usize) {
+    let shard = server.shard();
+    let bytes: usize = items.iter().map(|item| item.batch.len()).sum();
+    let times_max = if bytes <= SMALL_BYTES { 2 } else { 2 * shard.shards() };
+    if bytes * times_max >= memory_bytes {
+        return;
+    }
+    for item in items {
+        item.batch = if bytes <= SMALL_BYTES && owner == shard.index() {
+            server.small_batches.copy_of(&item.batch)
+        } else {
+            BytesMut::from(&item.batch[..])
+        };
+    }
+    shard.metrics().produce_copied_bytes.add(bytes as u64);
+}
+
+/// Where small batches are copied to without an allocation each.
+#[derive(Default)]
+pub(super) struct SmallBatches(RefCell<BytesMut>);
+
+impl SmallBatches {
+    fn copy_of(&self, batch: &[u8]) -> BytesMut {
+        let mut memory = self.0.borrow_mut();
+        if memory.capacity() < batch.len() {
+            *memory = BytesMut::with_capacity(SMALL_MEMORY_BYTES);
+        }
+        memory.extend_from_slice(batch);
+        memory.split()
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Read {
     pub limits: Limits,
     /// Whole batches, as they lie in the cache and on disk.
     pub parts: SmallVec<[Payload; 4]>,
+    /// See [`HopRead::counted_bytes`].
+    pub counted_bytes: usize,
     /// See [`HopRead::diverging`].
     pub diverging: Option<(LeaderEpoch, Offset)>,
 }
@@ -41,7 +43,7 @@ pub struct Read {
 impl From<HopRead> for Read {
     fn from(read: HopRead) -> Self {
         let parts = read.parts.into_iter().map(Payload::Mem).collect();
-        Self { limits: read.limits, parts, diverging: read.diverging }
+        Self { limits: read.limits, parts, counted_bytes: read.counted_bytes, diverging: read.diverging }
     }
 }
 
@@ -49,6 +51,11 @@ impl Read {
     /// Bytes of all parts.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Payload::len).sum()
+    }
+
+    /// Nothing was read.
+    fn empty(limits: Limits) -> Self {
+        Self { limits, parts: SmallVec::new(), counted_bytes: 0, diverging: None }
     }
 }
 
@@ -127,17 +134,19 @@ impl Shard {
         if let Some(last_fetched) = item.last_fetched_epoch
             && let Some(diverging) = partition.diverging(last_fetched, from)?
         {
-            return Ok(Read { limits: partition.limits(), parts: SmallVec::new(), diverging: Some(diverging) });
+            return Ok(Read { diverging: Some(diverging), ..Read::empty(partition.limits()) });
         }
         let (limits, plan) = partition.plan_read(ReadRequest { from, bytes_max, at_least_one, isolation })?;
-        let Some(plan) = plan else { return Ok(Read { limits, parts: SmallVec::new(), diverging: None }) };
+        let Some(plan) = plan else { return Ok(Read::empty(limits)) };
         let data = match plan.try_now() {
             Ok(data) => data,
             Err(plan) => plan.run().await?,
         };
         partition.finish_read(&limits, data.bytes)?;
         self.metrics.fetch_bytes.add(data.bytes as u64);
-        Ok(Read { limits, parts: data.parts, diverging: None })
+        // Kafka fills the limits with a part of the next batch, and counts it.
+        let counted_bytes = if data.limited { data.bytes.max(bytes_max) } else { data.bytes };
+        Ok(Read { parts: data.parts, counted_bytes, ..Read::empty(limits) })
     }
 
     /// [`Shard::fetch`] for a connection of another shard: what came from disk is copied once, because direct-read memory
@@ -147,9 +156,9 @@ impl Shard {
         outcomes
             .into_iter()
             .map(|outcome| {
-                let Read { limits, parts, diverging } = outcome?;
+                let Read { limits, parts, counted_bytes, diverging } = outcome?;
                 let parts = parts.into_iter().map(|part| self.sendable(part)).collect();
-                Ok(HopRead { limits, parts, diverging })
+                Ok(HopRead { limits, parts, counted_bytes, diverging })
             })
             .collect()
     }

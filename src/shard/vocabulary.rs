@@ -68,6 +68,8 @@ pub struct HopRead {
     pub limits: Limits,
     /// Whole batches.
     pub parts: Vec<Bytes>,
+    /// What counts for `min.bytes`: the bytes read, or the limit of the read if that kept out what would have come next.
+    pub counted_bytes: usize,
     /// The end of the last epoch the client and we agree on, when its history leaves ours; there is no data then.
     pub diverging: Option<(LeaderEpoch, Offset)>,
 }

@@ -22,8 +22,8 @@ crash_at_random() {
   crash="ended before the crash at $at"
   until [ "${reached:-0}" -ge "$at" ]; do
     kill -0 "$running" 2>/dev/null || return 1
-    sleep 0.05
-    reached=$(sed -n 's/^progress \([0-9]*\)$/\1/p' "$log" | tail -n 1)
+    sleep 0.02
+    reached=$(tail -n 20 "$log" | sed -n 's/^progress \([0-9]*\)$/\1/p' | tail -n 1)
   done
   crash="killed after $reached of $count"
   crash_broker

@@ -7,6 +7,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -75,6 +76,17 @@ impl Broker {
     /// A fresh directory, `shards` shards (on as many cores as there are), any free port.
     pub fn start(shards: usize, overrides: &[(&str, &str)]) -> Self {
         let directory = tempfile::Builder::new().prefix("server-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self::start_in(directory, shards, overrides)
+    }
+
+    /// Stops, and starts again on the same directory. Every log is scanned, as after a crash.
+    pub fn restart(mut self, overrides: &[(&str, &str)]) -> Self {
+        let (directory, shards) = (self.directory.take().unwrap(), self.metrics.len());
+        self.end();
+        Self::start_in(directory, shards, overrides)
+    }
+
+    fn start_in(directory: TempDir, shards: usize, overrides: &[(&str, &str)]) -> Self {
         let mut all = vec![
             ("log.dirs".to_owned(), directory.path().join("data").display().to_string()),
             ("listeners".to_owned(), "PLAINTEXT://127.0.0.1:0".to_owned()),
@@ -101,6 +113,11 @@ impl Broker {
     /// Drains, closes every log, and gives back what goes into the checkpoints.
     pub fn stop(mut self) -> Vec<DirCheckpoint> {
         self.end()
+    }
+
+    /// Its log directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.as_ref().expect("it runs").path().join("data")
     }
 
     /// A new connection.

@@ -222,6 +222,10 @@ pub(super) async fn list_groups(
     Ok(groups)
 }
 
+pub(super) async fn find_coordinator(session: Session, group: String) -> Result<i32, ClientError> {
+    Ok(session.network.coordinator(&group, session.left()).await?.value())
+}
+
 fn member(member: &DescribedGroupMember<'_>) -> GroupMember {
     GroupMember {
         member_id: member.member_id.to_string(),

@@ -116,6 +116,9 @@ pub struct ActiveProducer {
     pub transaction_start_offset: Option<i64>,
 }
 
+/// With the default back-off a third of a second, longer than any broker needs to learn of a new topic.
+const UNKNOWN_TOPIC_RETRIES: u32 = 2;
+
 /// Topic and partition.
 type Place = (String, i32);
 /// What a leader said of one partition, or why nothing.
@@ -174,7 +177,7 @@ impl Session {
             let mut last = None;
             for (at, verdict) in verdicts {
                 if let Err(error) = &verdict
-                    && error.retriable
+                    && worth_another_try(error, failures)
                 {
                     if let Some(((topic, _), _)) = items.get(at).filter(|_| stale(error.code())) {
                         self.network.invalidate(topic);
@@ -205,17 +208,12 @@ impl Session {
         let cluster = self.network.cluster();
         let unknown = || ItemError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None);
         let known = cluster.topic(topic).ok_or_else(unknown)?;
-        // An admin client creates nothing by asking: what is not there now will not be soon.
-        let gone = |code| ItemError {
-            retriable: code != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && ErrorCode::retriable(code),
-            ..ItemError::new(code, None)
-        };
         if let Some(code) = known.error {
-            return Err(gone(code));
+            return Err(ItemError::new(code, None));
         }
         let index = PartitionIndex::new(partition);
         let partition = index.and_then(|index| known.partition(index));
-        let partition = partition.ok_or_else(|| gone(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
+        let partition = partition.ok_or_else(unknown)?;
         partition.leader.ok_or_else(|| ItemError::new(ErrorCode::LEADER_NOT_AVAILABLE, None))
     }
 }
@@ -223,6 +221,12 @@ impl Session {
 /// Also when the leader could not be reached at all: another one may lead by now.
 fn stale(code: ErrorCode) -> bool {
     metadata_is_stale(code) || code == ErrorCode::NETWORK_EXCEPTION
+}
+
+/// A topic created a moment ago may be unknown to the broker that is asked; one that is unknown for longer is not there, and whoever
+/// mistyped its name wants to know soon.
+fn worth_another_try(error: &ItemError, failures: u32) -> bool {
+    error.retriable && (error.code() != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION || failures < UNKNOWN_TOPIC_RETRIES)
 }
 
 fn placed<I>(items: Vec<(String, i32, I)>) -> Vec<(Place, I)> {

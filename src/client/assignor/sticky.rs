@@ -12,6 +12,14 @@ use std::sync::Arc;
 use super::{Claim, Member, Topics, in_order, partition_indexes};
 use crate::types::TopicPartition;
 
+/// What may change hands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Movable {
+    /// Partitions that their holder did not have before.
+    New,
+    All,
+}
+
 /// Everything by number: members in their order, topics that anybody wants, partitions one after the other.
 struct Table {
     /// For each topic its subscribers, in order.
@@ -57,7 +65,9 @@ pub(super) fn assign(topics: &Topics, members: &[Member], claims: &[Claim]) -> V
         }
     }
     table.fill();
-    table.even_out();
+    // What is new first: only what that cannot even out is taken from those who had it.
+    table.even_out(Movable::New);
+    table.even_out(Movable::All);
 
     let mut dealt = vec![Vec::new(); members.len()];
     for (partition, owner) in partitions.into_iter().zip(table.owner) {
@@ -113,14 +123,14 @@ impl Table {
 
     /// Begins with those that have most. One from whom no chain leads to a lesser share is settled for good: whoever can be
     /// reached from it has as much, give or take one, and so no later chain passes through any of them.
-    fn even_out(&mut self) {
+    fn even_out(&mut self, movable: Movable) {
         let mut settled = vec![false; self.load.len()];
         let most = |load: &[usize], settled: &[bool]| {
             let open = (0..load.len()).filter(|&place| !settled[place]);
             open.max_by_key(|&place| (load[place], std::cmp::Reverse(place)))
         };
         while let Some(place) = most(&self.load, &settled) {
-            match self.chain_from(place) {
+            match self.chain_from(place, movable) {
                 Some(chain) => self.move_along(place, &chain),
                 None => settled[place] = true,
             }
@@ -128,7 +138,7 @@ impl Table {
     }
 
     /// The shortest chain of (topic, next member) from `start` to somebody who has at least two less.
-    fn chain_from(&self, start: usize) -> Option<Vec<(usize, usize)>> {
+    fn chain_from(&self, start: usize, movable: Movable) -> Option<Vec<(usize, usize)>> {
         let enough = self.load[start].checked_sub(2)?;
         let mut came_by: Vec<Option<(usize, usize)>> = vec![None; self.load.len()];
         let mut topic_seen = vec![false; self.subscribers.len()];
@@ -136,8 +146,9 @@ impl Table {
         while !round.is_empty() {
             let mut next_round = VecDeque::new();
             for from in round {
-                for &topic in self.held[from].keys() {
-                    if std::mem::replace(&mut topic_seen[topic], true) {
+                for (&topic, partitions) in &self.held[from] {
+                    let moves = movable == Movable::All || partitions.iter().any(|&one| self.before[one] != Some(from));
+                    if !moves || std::mem::replace(&mut topic_seen[topic], true) {
                         continue;
                     }
                     for &to in &self.subscribers[topic] {

@@ -1,3 +1,5 @@
+//! What an assignor owes a group, and the bytes members exchange.
+
 use super::*;
 
 fn part(topic: &str, index: i32) -> TopicPartition {
@@ -158,9 +160,10 @@ fn every_partition_goes_to_one_subscriber_evenly_and_stays_where_it_can() {
             one
         };
         let mut members: Vec<Member> = (0..random.usize(1..6)).map(|index| member_of(index, &mut random)).collect();
+        let mut joined = members.len();
         for assignor in Assignor::ALL {
             let mut generation = 0;
-            for round in 0..6 {
+            for _ in 0..6 {
                 let dealt = assignor.assign(&there, &members);
                 check(&there, &members, &dealt, assignor, seed);
                 let mut shuffled = members.clone();
@@ -189,7 +192,10 @@ fn every_partition_goes_to_one_subscriber_evenly_and_stays_where_it_can() {
                 }
                 match random.u8(..3) {
                     0 if members.len() > 1 => _ = members.remove(random.usize(..members.len())),
-                    1 => members.push(member_of(100 + round, &mut random)),
+                    1 => {
+                        joined += 1;
+                        members.push(member_of(joined, &mut random));
+                    }
                     _ => there.get_mut(names[random.usize(..names.len())]).unwrap().push(BTreeSet::new()),
                 }
             }
@@ -233,9 +239,60 @@ fn check(there: &Topics, members: &[Member], dealt: &[Vec<TopicPartition>], assi
     }
 }
 
-/// Bytes written by Java's clients (kafka-clients 4.4), taken from the members of a group as DescribeGroups shows them.
+/// The bytes members exchange.
 mod vectors {
     use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    }
+
+    /// Of two console consumers of Kafka 4.4 in rack r1, one of which joined after the other had three partitions of `vec`, as
+    /// DescribeGroups showed them.
+    #[test]
+    fn members_write_the_bytes_that_java_members_write() {
+        let written = [
+            (Assignor::Range, vec![], vec![], None, "0003000000010003766563ffffffff00000000ffffffff00027231"),
+            (Assignor::Range, vec![], vec![], Some(1), "0003000000010003766563ffffffff000000000000000100027231"),
+            (
+                Assignor::Sticky,
+                vec![0, 1, 2],
+                vec![],
+                Some(1),
+                "00030000000100037665630000001d0000000100037665630000000300000000000000010000000200000001000000000000000100027231",
+            ),
+            (
+                Assignor::CooperativeSticky,
+                vec![0, 1],
+                vec![0, 1],
+                Some(2),
+                "000300000001000376656300000004000000020000000100037665630000000200000000000000010000000200027231",
+            ),
+            (
+                Assignor::CooperativeSticky,
+                vec![],
+                vec![],
+                Some(2),
+                "00030000000100037665630000000400000002000000000000000200027231",
+            ),
+        ];
+        for (assignor, had, owned, generation, hex) in written {
+            let had = parts("vec", &had).into_iter().collect();
+            let subscription = Subscription {
+                topics: ["vec".into()].into(),
+                user_data: assignor.user_data(&had, generation),
+                owned: parts("vec", &owned).into_iter().collect(),
+                generation,
+                rack: Some("r1".into()),
+            };
+            assert_eq!(wire::encode_subscription(&subscription), bytes(hex), "{assignor}");
+            assert_eq!(wire::decode_subscription(&bytes(hex)), Ok(subscription));
+        }
+        let assigned: BTreeSet<TopicPartition> = parts("vec", &[0, 1]).into_iter().collect();
+        let hex = "0003000000010003766563000000020000000000000001ffffffff";
+        assert_eq!(wire::encode_assignment(&assigned), bytes(hex));
+        assert_eq!(wire::decode_assignment(&bytes(hex)), Ok(assigned));
+    }
 
     #[test]
     fn every_version_of_a_subscription_is_read() {

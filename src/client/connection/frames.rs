@@ -7,6 +7,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 /// Read at once when nothing is known of what comes.
 const CHUNK_BYTES: usize = 16 * 1024;
+/// A read into less would soon be followed by another.
+const ROOM_BYTES_MIN: usize = 2 * 1024;
 /// Taken at once for an announced frame; longer ones get more as they come.
 const ANNOUNCED_BYTES_MAX: usize = 8 << 20;
 
@@ -48,7 +50,8 @@ impl Frames {
         // The length was judged by `cut` before: here it only says how much to make room for.
         let announced = self.buffer.first_chunk().map_or(0, |length| i32::from_be_bytes(*length));
         let missing = usize::try_from(announced).map_or(0, |length| (length + 4).saturating_sub(have));
-        if self.buffer.capacity() == have || missing > self.buffer.capacity() - have {
+        let spare = self.buffer.capacity() - have;
+        if spare < missing.max(ROOM_BYTES_MIN) {
             let step = missing.min(ANNOUNCED_BYTES_MAX.max(have)).max(CHUNK_BYTES);
             self.buffer.reserve(step);
         }

@@ -101,7 +101,10 @@ async fn shake_hands(mut stream: TcpStream, dial: &Dial<'_>, to: &str) -> Result
         Ok(Ok(versions)) => Ok(Dialled { stream, broker, versions }),
         Ok(Err(Refusal::Call(error))) => Err(error),
         Ok(Err(Refusal::Io(error))) => {
-            let closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+            let closed = matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            );
             Err(match closed {
                 true => unfit(
                     "it closed the connection instead of saying which versions it speaks",

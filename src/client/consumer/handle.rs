@@ -188,6 +188,9 @@ impl ConsumerHandle {
     }
 
     pub(super) async fn commit_by(&self, offsets: Offsets, deadline: Duration) -> Result<(), ConsumerError> {
+        if self.shared.lock().closed {
+            return Err(ClientError::Closed.into());
+        }
         if offsets.is_empty() {
             return Ok(());
         }

@@ -309,7 +309,6 @@ impl Driver {
     }
 
     /// Where epochs end, by leader; `None`: the broker does not serve the question.
-    #[expect(clippy::type_complexity, reason = "a map of answers that may each be a refusal")]
     pub(super) async fn epoch_ends(
         &self,
         broker: BrokerId,

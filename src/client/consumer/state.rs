@@ -92,7 +92,6 @@ impl Shared {
         }
     }
 
-    #[expect(clippy::disallowed_types, reason = "see above")]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere while it was held left whole values: each event is one call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -171,12 +171,6 @@ impl Network {
         self.0.metadata.ask_again();
     }
 
-    /// No longer asks about a topic, and forgets what is known of it.
-    pub(crate) fn forget_topic(&self, topic: &str) {
-        self.0.wanted.borrow_mut().topics.remove(topic);
-        self.0.cluster.borrow_mut().forget(topic);
-    }
-
     /// Takes the leaders that an answer of Produce or Fetch named, first its brokers (id, host, port).
     pub(crate) fn learn<'h>(
         &self,

@@ -4,6 +4,7 @@
 //! a batch is told once, in the order of the records; a callback that panics hurts no other. Source: Kafka's `Callback`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 use tracing::error;
@@ -30,7 +31,9 @@ pub struct DeliveredBatch<'a> {
     pub topic: &'a TopicName,
     /// Where they went.
     pub partition: PartitionIndex,
-    /// Bound of what went wrong, or the offset of the batch's first record, if the broker said.
+    /// When the batch's first record was taken.
+    pub begun: Instant,
+    /// The offset of the batch's first record, if the broker said; or what went wrong.
     pub result: Result<Option<Offset>, &'a ProduceError>,
     waiters: &'a [Waiter],
 }
@@ -53,13 +56,13 @@ impl DeliveredBatch<'_> {
 impl Shared {
     /// Tells everybody who waits for the batch. Gives back the empty list.
     pub(super) fn tell(&self, done: Done<Waiter>) -> Vec<Waiter> {
-        let Done { topic, partition, mut waiters, result, .. } = done;
+        let Done { topic, partition, mut waiters, created, result } = done;
         let partition = PartitionIndex::new(partition.cast_signed()).unwrap_or_default();
         if let Some(handler) = &self.on_delivery
             && waiters.iter().any(|waiter| matches!(waiter, Waiter::Tag(_)))
         {
             let result = result.as_ref().map(|written| written.base_offset);
-            let batch = DeliveredBatch { topic: &topic, partition, result, waiters: &waiters };
+            let batch = DeliveredBatch { topic: &topic, partition, begun: created, result, waiters: &waiters };
             guarded("on_delivery", || handler(&batch));
         }
         for (index, waiter) in (0..).zip(waiters.drain(..)) {

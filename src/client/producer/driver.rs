@@ -5,6 +5,7 @@
 //! producer was closed and nothing is left, or at the closing deadline.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ struct Driver {
     spare_buffers: RefCell<Vec<BytesMut>>,
     spare_waiters: RefCell<Vec<Vec<Waiter>>>,
     touched: Cell<Instant>,
+    /// Topics that are asked about for `try_send`.
+    asking: RefCell<BTreeSet<TopicName>>,
 }
 
 /// The life of a producer.
@@ -68,10 +71,10 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
         spare_buffers: RefCell::default(),
         spare_waiters: RefCell::default(),
         touched: Cell::new(Instant::now()),
+        asking: RefCell::default(),
     });
     let mut changes = driver.network.on_metadata_change();
-    loop {
-        let Some(wake_at) = driver.pump() else { break };
+    while let Some(wake_at) = driver.pump() {
         tokio::select! {
             biased;
             () = driver.shared.bell.notified() => {}
@@ -104,7 +107,10 @@ impl Driver {
                 (turn, asked, closing, wake_at)
             };
             for wish in asked {
-                spawn_local(Rc::clone(self).ask(wish));
+                // A program that tries again and again is one wish.
+                if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
+                    spawn_local(Rc::clone(self).ask(wish));
+                }
             }
             if turn.wants_identity {
                 self.sender.borrow_mut().on_identity_asked();
@@ -221,11 +227,14 @@ impl Driver {
             Acks::None => self.network.send_unanswered(broker, &request, records, timeout),
             Acks::Leader | Acks::All => self.network.send(broker, &request, records, timeout),
         };
-        let driver = Rc::clone(self);
+        // Weak: at the closing deadline the connections end with the driver, whatever is in flight.
+        let driver = Rc::downgrade(self);
         spawn_local(async move {
             let answer = pending.await;
-            driver.on_answer(id, answer);
-            driver.shared.bell.notify_one();
+            if let Some(driver) = driver.upgrade() {
+                driver.on_answer(id, answer);
+                driver.shared.bell.notify_one();
+            }
         });
     }
 
@@ -378,9 +387,10 @@ impl Driver {
             tokio::time::sleep(wait).await;
             self.network.invalidate(&topic);
         };
-        if let Some(tell) = tell {
+        match tell {
             // Nobody waits any more: then nobody needs to know.
-            _ = tell.send(outcome);
+            Some(tell) => _ = tell.send(outcome),
+            None => _ = self.asking.borrow_mut().remove(&topic),
         }
         self.shared.bell.notify_one();
     }

@@ -461,4 +461,80 @@ mod tests {
         }
         assert!(longest < 150, "{longest} records");
     }
+
+    /// A partition with its log, of which one round of writing anew may fail at one of its writes.
+    struct Faulty {
+        partition: Partition,
+        log: Vec<Record>,
+        mark: usize,
+        /// Writes of the round so far; `None` outside of one.
+        in_round: Option<usize>,
+        rounds_begun: usize,
+        rounds_done: usize,
+    }
+
+    impl Faulty {
+        /// One commit of `group`, and everything that follows from it. Write `fails` of the first round does.
+        fn commit(&mut self, group: &str, partitions: i32, fails: usize) {
+            let GroupCommand::OffsetCommit(mut request) = commit(0..partitions) else { panic!("a commit") };
+            request.member.group_id = group.into();
+            let mut fx = Effects::default();
+            self.partition.on_command(NOW, Ticket(1), GroupCommand::OffsetCommit(request), 0, &mut fx);
+            let mut waiting: VecDeque<_> = fx.writes.into();
+            while let Some((id, records)) = waiting.pop_front() {
+                let fault = self.rounds_begun == 1 && self.in_round == Some(fails);
+                self.in_round = self.in_round.map(|writes| writes + 1);
+                let mut fx = Effects::default();
+                if fault {
+                    self.in_round = None;
+                    self.partition.on_written(NOW, id, Err(GroupError::NotCoordinator), &mut fx);
+                } else {
+                    self.log.extend(records);
+                    self.partition.on_written(NOW, id, Ok(()), &mut fx);
+                }
+                self.partition.check();
+                assert!(!(fault && fx.discard), "a round that failed discards nothing");
+                if fx.mark {
+                    (self.mark, self.in_round) = (self.log.len(), Some(0));
+                    self.rounds_begun += 1;
+                }
+                if fx.discard {
+                    self.log.drain(..self.mark);
+                    self.in_round = None;
+                    self.rounds_done += 1;
+                }
+                waiting.extend(fx.writes);
+                if fault || self.in_round.is_some() || fx.discard {
+                    assert_eq!(self.partition.snapshot(), replayed(&self.log), "the log has everything at every step");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_round_of_writing_anew_that_fails_anywhere_loses_nothing_and_is_tried_again() {
+        let mut failed_at = 0;
+        loop {
+            let partition = Partition::new(settings()).rewriting_after(100);
+            let (log, mark) = (Vec::new(), 0);
+            let mut faulty = Faulty { partition, log, mark, in_round: None, rounds_begun: 0, rounds_done: 0 };
+            ["a", "b", "c"].iter().for_each(|group| faulty.commit(group, 2, failed_at));
+            // The large one takes several writes.
+            (0..5).for_each(|_| faulty.commit("large", 6_000, failed_at));
+            assert_eq!(faulty.rounds_begun, 1);
+            if faulty.rounds_done == 1 {
+                // A round has no more writes.
+                assert_eq!(failed_at, 6);
+                return;
+            }
+            let before = faulty.partition.snapshot();
+            assert_eq!((before.len(), before["large"].offsets.len()), (4, 6_000), "what was there is served");
+            let length = faulty.log.len();
+            (0..51).for_each(|_| faulty.commit("a", 2, failed_at));
+            assert_eq!((faulty.rounds_begun, faulty.rounds_done), (2, 1), "once, when the log has grown");
+            assert!(faulty.log.len() < length);
+            assert_eq!(faulty.partition.snapshot(), before);
+            failed_at += 1;
+        }
+    }
 }

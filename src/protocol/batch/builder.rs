@@ -70,17 +70,8 @@ impl Builder {
         headers: impl ExactSizeIterator<Item = RecordHeader<'h>> + Clone,
     ) -> bool {
         let first = self.count == 0;
-        let timestamp_delta = if first { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
-        let offset_delta = i64::from(self.count);
-        let headers_bytes: usize =
-            headers.clone().map(|(name, value)| nullable_bytes(Some(name.as_bytes())) + nullable_bytes(value)).sum();
-        let record_bytes = 1
-            + varint_bytes(timestamp_delta)
-            + varint_bytes(offset_delta)
-            + nullable_bytes(key)
-            + nullable_bytes(value)
-            + varint_bytes(length(headers.len()))
-            + headers_bytes;
+        let (timestamp_delta, offset_delta) = self.deltas(timestamp);
+        let record_bytes = self.record_bytes(timestamp, key, value, headers.clone());
         if record_bytes + varint_bytes(length(record_bytes)) > room {
             return false;
         }
@@ -120,6 +111,44 @@ impl Builder {
             put_nullable(out, value);
         }
         true
+    }
+
+    /// Bytes a record would take if it were the next, length field included.
+    pub fn next_bytes<'h>(
+        &self,
+        timestamp: TimestampMs,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: impl ExactSizeIterator<Item = RecordHeader<'h>>,
+    ) -> usize {
+        let record_bytes = self.record_bytes(timestamp, key, value, headers);
+        record_bytes + varint_bytes(length(record_bytes))
+    }
+
+    /// Of the next record: timestamp and offset, counted from the batch's.
+    fn deltas(&self, timestamp: TimestampMs) -> (i64, i64) {
+        let timestamp_delta = if self.count == 0 { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
+        (timestamp_delta, i64::from(self.count))
+    }
+
+    /// Of the next record, without its length field.
+    fn record_bytes<'h>(
+        &self,
+        timestamp: TimestampMs,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: impl ExactSizeIterator<Item = RecordHeader<'h>>,
+    ) -> usize {
+        let (timestamp_delta, offset_delta) = self.deltas(timestamp);
+        let count = headers.len();
+        let headers_bytes: usize =
+            headers.map(|(name, value)| nullable_bytes(Some(name.as_bytes())) + nullable_bytes(value)).sum();
+        1 + varint_bytes(timestamp_delta)
+            + varint_bytes(offset_delta)
+            + nullable_bytes(key)
+            + nullable_bytes(value)
+            + varint_bytes(length(count))
+            + headers_bytes
     }
 
     /// Records so far.

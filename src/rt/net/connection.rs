@@ -122,7 +122,8 @@ pub(super) fn adopt(net: &Rc<Inner>, socket: OwnedFd, peer: SocketAddr) -> io::R
     net.connections.set(net.connections.get() + 1);
     net.adopted.notify_all();
     let expected = Expected { frame: 0, shared: BUFFER_BYTES_MIN };
-    let reader = FrameReader { connection: connection.clone(), received: 0, frames: 0, turn: 0, expected };
+    let (connection_read, memory) = (connection.clone(), Memory::default());
+    let reader = FrameReader { connection: connection_read, received: 0, frames: 0, turn: 0, expected, memory };
     Ok((reader, Replies::new(connection)))
 }
 
@@ -214,6 +215,7 @@ pub struct FrameReader {
     frames: u32,
     turn: u64,
     expected: Expected,
+    memory: Memory,
 }
 
 impl FrameReader {
@@ -252,6 +254,11 @@ impl FrameReader {
         }
         self.expected.frame = LENGTH_BYTES + length;
         Ok(self.connection.buffer.borrow_mut().split_to(length))
+    }
+
+    /// How much memory whoever keeps a part of the frame just read keeps alive.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.bytes
     }
 
     /// Idle limit between bytes; coarse (an eighth of it, between 10 ms and 1 s). Does not run while an answer is awaited or
@@ -346,8 +353,10 @@ impl FrameReader {
             if self.expected.frame < OWN_BUFFER_FROM {
                 *buffer = connection.net.spare_buffers.borrow_mut().pop().unwrap_or_default();
             }
+            self.memory = Memory { start: buffer.as_ptr().addr(), bytes: BUFFER_BYTES_SHARED_MAX };
         }
         make_room(&mut buffer, wanted, self.expected);
+        self.memory.follow(&buffer);
         let limit = (buffer.capacity() - buffer.len()).min(RECEIVED_PER_TURN);
         let received = raw::receive(socket, &mut buffer, limit)?;
         self.received += received;
@@ -382,7 +391,7 @@ impl FrameReader {
     /// Gives the buffer to whoever receives next, unless it holds bytes or a frame that lives on.
     fn lend_buffer(&self) {
         let mut buffer = self.connection.buffer.borrow_mut();
-        let small = self.expected.frame < OWN_BUFFER_FROM;
+        let small = self.expected.frame < OWN_BUFFER_FROM && self.memory.bytes <= BUFFER_BYTES_SHARED_MAX;
         if !small || !buffer.is_empty() || buffer.capacity() == 0 || !buffer.try_reclaim(self.expected.shared) {
             return;
         }
@@ -432,6 +441,25 @@ fn make_room(buffer: &mut BytesMut, wanted: usize, expected: Expected) {
     let mut larger = BytesMut::with_capacity(fresh);
     larger.extend_from_slice(buffer);
     *buffer = larger;
+}
+
+/// The memory a read buffer lies in, as far as was seen: `BytesMut` shows only what lies behind the frames split off.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    start: usize,
+    bytes: usize,
+}
+
+impl Memory {
+    /// The buffer got room, in the same memory or in other.
+    fn follow(&mut self, buffer: &BytesMut) {
+        let (place, capacity) = (buffer.as_ptr().addr(), buffer.capacity());
+        if (self.start..self.start + self.bytes).contains(&place) {
+            self.bytes = self.bytes.max(place - self.start + capacity);
+        } else {
+            *self = Self { start: place, bytes: capacity };
+        }
+    }
 }
 
 /// What the next frame of a connection is expected to be like.
@@ -512,6 +540,32 @@ mod tests {
         let mut buffer = BytesMut::new();
         make_room(&mut buffer, LENGTH_BYTES, Expected { frame: 100 << 20, ..EXPECTED });
         assert!(buffer.capacity() < 2 * PREDICTED_MAX, "one huge frame is no reason to reserve for another");
+    }
+
+    #[test]
+    fn the_memory_of_a_frame_is_known_behind_others_that_were_split_off() {
+        let mut memory = Memory::default();
+        let mut buffer = BytesMut::new();
+        make_room(&mut buffer, LENGTH_BYTES, Expected { frame: 100 << 10, ..EXPECTED });
+        memory.follow(&buffer);
+        let whole = memory.bytes;
+        assert_eq!(whole, buffer.capacity());
+        buffer.resize(100 << 10, 1);
+        let large = buffer.split_to(100 << 10);
+        make_room(&mut buffer, LENGTH_BYTES, EXPECTED);
+        memory.follow(&buffer);
+        assert_eq!((memory.bytes, buffer.capacity()), (whole, whole - (100 << 10)), "the same memory");
+        drop(large);
+        buffer.resize(buffer.capacity(), 1);
+        buffer.clear();
+        let kept = buffer.split_to(0);
+        make_room(&mut buffer, 10 << 10, EXPECTED);
+        memory.follow(&buffer);
+        assert!(memory.bytes >= buffer.capacity());
+        drop(kept);
+        buffer = BytesMut::with_capacity(5_000);
+        memory.follow(&buffer);
+        assert_eq!(memory.bytes, 5_000);
     }
 
     #[test]

@@ -154,7 +154,7 @@ def idempotent(bootstrap, topic, count):
 def million_write(bootstrap, topic, count):
     create(bootstrap, topic, 4)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5,
-                         "queue.buffering.max.messages": 50000})
+                         "queue.buffering.max.messages": max(100, int(count) // 20)})  # so that progress is that of acknowledgements
     acks, step = Acks(), max(1, int(count) // 100)
     for i in range(int(count)):
         send(producer, topic, b"%d" % i, partition=i % 4, on_delivery=acks)

@@ -59,7 +59,9 @@ class Member(plan.Member):
         consumer = KafkaConsumer(self.topic, bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False,
                                  auto_offset_reset="earliest", session_timeout_ms=10000, heartbeat_interval_ms=500)
         while not self.leaving:
-            messages = poll(consumer)
+            # A poll whose time ends just as the answer to SyncGroup comes forgets that answer, and the member is never
+            # heard of again (kafka-python 3.0.12, seen in its debug log): so much time that a join always fits.
+            messages = poll(consumer, 3000)
             if messages:
                 consumer.commit()
                 self.seen.update(m.value for m in messages)

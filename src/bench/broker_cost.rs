@@ -1,0 +1,221 @@
+//! What the broker paid for the load: processor time, memory, switches, bytes to the device.
+//!
+//! Shell: looks at `/proc` and, for our broker, at its metrics page. Owns the difference between two looks. Always true: a
+//! number appears only when it was measured; a broker on another host has none. Kernel threads that write a broker's dirty
+//! pages are not in its own processor time: the machine's total less the generator's stands beside it.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::ack_class::Described;
+use super::assemble::moved;
+use super::plan::{Kind, Plan};
+use super::process::{self, DeviceSample, MachineSample, ProcessSample};
+use super::recorder::Interval;
+use super::report::{BrokerFacts, GeneratorFacts};
+use crate::client::settings::HostPort;
+
+/// How long the metrics page may take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The page of a broker with tens of thousands of partitions; what comes after is not read.
+const PAGE_BYTES_MAX: u64 = 64 << 20;
+/// Counters a report carries at most.
+const COUNTERS_MAX: usize = 200;
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerWatch {
+    /// The process, when it runs here.
+    pub pid: Option<u32>,
+    /// A directory on the device under its data.
+    directory: Option<PathBuf>,
+    /// Of the metrics page.
+    admin: Option<String>,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Debug)]
+pub struct Look {
+    at: Instant,
+    process: Option<ProcessSample>,
+    /// Of the whole machine.
+    pub machine: Option<MachineSample>,
+    device: Option<DeviceSample>,
+    own_cpu_seconds: f64,
+    counters: BTreeMap<String, f64>,
+}
+
+impl BrokerWatch {
+    /// Finds the broker of the plan: by the given process, or by its port when the address is this host's.
+    pub fn find(plan: &Plan, software: &str, broker: &Described) -> Self {
+        let first = plan.bootstrap.split(',').next().and_then(|text| HostPort::parse(text).ok());
+        let here = first.filter(|address| process::is_this_host(&address.host));
+        let pid = plan.pid.or_else(|| process::listener(here.as_ref()?.port)).filter(|pid| *pid != std::process::id());
+        let log_dirs = broker.get("log.dirs").or_else(|| broker.get("log.dir"));
+        let directory = log_dirs.and_then(|dirs| dirs.split(',').next()).map(|dir| PathBuf::from(dir.trim()));
+        // A relative directory is relative to the broker's own.
+        let directory = directory
+            .map(|dir| pid.map_or_else(|| dir.clone(), |pid| PathBuf::from(format!("/proc/{pid}/cwd")).join(&dir)));
+        let asked = || broker.get("admin.listener").filter(|listener| *listener != "off" && here.is_some()).cloned();
+        let admin = plan.admin.clone().or_else(|| asked().filter(|_| software == "ringlog"));
+        Self { pid, directory: directory.filter(|dir| pid.is_some() && dir.exists()), admin }
+    }
+
+    /// Looks now. `thorough` also reads the metrics page, which costs the broker a millisecond or two.
+    pub fn look(&self, thorough: bool) -> Look {
+        let counters = match &self.admin {
+            Some(address) if thorough => page(address).map(|text| counters(&text)).unwrap_or_default(),
+            _ => BTreeMap::new(),
+        };
+        Look {
+            at: Instant::now(),
+            process: self.pid.and_then(process::process),
+            machine: process::machine(),
+            device: self.directory.as_deref().and_then(process::device),
+            own_cpu_seconds: process::own_cpu_seconds(),
+            counters,
+        }
+    }
+}
+
+/// One GET of `/public_metrics`, whose size does not grow with the number of topics.
+fn page(address: &str) -> std::io::Result<String> {
+    let to = address.to_socket_addrs()?.next().ok_or_else(|| std::io::Error::other("no address"))?;
+    let mut stream = TcpStream::connect_timeout(&to, PAGE_TIMEOUT)?;
+    stream.set_read_timeout(Some(PAGE_TIMEOUT))?;
+    stream.set_write_timeout(Some(PAGE_TIMEOUT))?;
+    stream.write_all(format!("GET /public_metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut text = Vec::new();
+    stream.take(PAGE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Counters of an OpenMetrics page, summed over their labels: our broker's own, which only grow.
+fn counters(text: &str) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("ringlog_")) {
+        let end = line.find(['{', ' ']).unwrap_or(line.len());
+        let name = &line[..end];
+        if !["_total", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix)) {
+            continue;
+        }
+        let value = line.rsplit_once('}').map_or(&line[end..], |(_, value)| value);
+        if let Some(value) = value.split_whitespace().next().and_then(|value| value.parse::<f64>().ok()) {
+            *sums.entry(name.to_owned()).or_default() += value;
+        }
+    }
+    sums
+}
+
+/// Adds the costs between two looks to what is known of the broker, per unit of what `totals` says was done.
+pub fn add_costs(facts: &mut BrokerFacts, kind: Kind, before: &Look, after: &Look, totals: &Interval) {
+    let seconds = (after.at - before.at).as_secs_f64();
+    let (records, bytes) = moved(kind, totals);
+    let (produced, requests) = (totals.acked_bytes as f64, (totals.batches.requests + totals.requests) as f64);
+    let per = |amount: f64, count: f64| (count > 0.0).then(|| amount / count);
+    if let (Some(before), Some(after)) = (&before.process, &after.process) {
+        let (user, system) = (after.user_seconds - before.user_seconds, after.system_seconds - before.system_seconds);
+        let cpu = user + system;
+        facts.cpu_user_seconds = Some(user);
+        facts.cpu_system_seconds = Some(system);
+        facts.cores_busy = per(cpu, seconds);
+        facts.cpu_ms_per_mb = per(cpu * 1e3, bytes / 1e6);
+        facts.cpu_us_per_request = per(cpu * 1e6, requests);
+        facts.cpu_ms_per_1000_records = per(cpu * 1e3, records / 1e3);
+        facts.rss_bytes = Some(after.rss_bytes);
+        facts.rss_peak_bytes = Some(after.rss_peak_bytes);
+        facts.context_switches = after.context_switches.checked_sub(before.context_switches);
+        facts.written_bytes =
+            after.written_bytes.zip(before.written_bytes).and_then(|(after, before)| after.checked_sub(before));
+    }
+    if let (Some(machine_before), Some(machine_after)) = (&before.machine, &after.machine) {
+        let own = after.own_cpu_seconds - before.own_cpu_seconds;
+        if before.process.is_some() {
+            facts.machine_cpu_seconds = Some((machine_after.busy_seconds - machine_before.busy_seconds - own).max(0.0));
+            let growth = machine_after.cached_bytes.cast_signed() - machine_before.cached_bytes.cast_signed();
+            facts.page_cache_growth_bytes = Some(growth);
+        }
+    }
+    if let (Some(before), Some(after)) = (before.device, after.device) {
+        facts.device_written_bytes = after.written_bytes.checked_sub(before.written_bytes);
+        facts.device_flushes = after.flushes.checked_sub(before.flushes);
+    }
+    let written = facts.device_written_bytes.or(facts.written_bytes);
+    facts.write_amplification = written.and_then(|written| per(written as f64, produced)).filter(|_| kind.produces());
+    let growth = after.counters.iter().filter_map(|(name, value)| {
+        let grown = value - before.counters.get(name).copied().unwrap_or(0.0);
+        (grown > 0.0).then(|| (name.clone(), grown))
+    });
+    facts.counters = growth.take(COUNTERS_MAX).collect();
+}
+
+/// What the generator used between two looks.
+pub fn generator(kind: Kind, threads: u32, before: &Look, after: &Look, totals: &Interval) -> GeneratorFacts {
+    let seconds = (after.at - before.at).as_secs_f64();
+    let cpu = after.own_cpu_seconds - before.own_cpu_seconds;
+    let (records, bytes) = moved(kind, totals);
+    let per = |amount: f64, count: f64| if count > 0.0 { amount / count } else { 0.0 };
+    GeneratorFacts {
+        threads,
+        cpu_seconds: cpu,
+        cpu_ms_per_mb: per(cpu * 1e3, bytes / 1e6),
+        cpu_us_per_record: per(cpu * 1e6, records),
+        busy_share: per(cpu, seconds * f64::from(threads)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(at: Instant, cpu: f64, written: u64) -> Look {
+        let process =
+            ProcessSample { user_seconds: cpu, rss_bytes: 7, written_bytes: Some(written), ..ProcessSample::default() };
+        Look {
+            at,
+            process: Some(process),
+            machine: None,
+            device: None,
+            own_cpu_seconds: cpu / 2.0,
+            counters: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn costs_are_per_megabyte_request_and_thousand_records() {
+        let began = Instant::now();
+        let (before, after) = (look(began, 1.0, 0), look(began + Duration::from_secs(10), 3.0, 300_000_000));
+        let mut totals = Interval { acked: 100_000, acked_bytes: 200_000_000, ..Interval::default() };
+        totals.batches.requests = 4000;
+        let mut facts = BrokerFacts::default();
+        add_costs(&mut facts, Kind::Produce, &before, &after, &totals);
+        assert_eq!(facts.cpu_ms_per_mb, Some(10.0));
+        assert_eq!(facts.cpu_us_per_request, Some(500.0));
+        assert_eq!(facts.cpu_ms_per_1000_records, Some(20.0));
+        assert_eq!(facts.cores_busy.map(|busy| (busy * 1000.0).round()), Some(200.0));
+        assert_eq!(facts.write_amplification, Some(1.5));
+        let generator = generator(Kind::Produce, 2, &before, &after, &totals);
+        assert_eq!(generator.cpu_ms_per_mb, 5.0);
+        assert!((generator.busy_share - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_broker_elsewhere_has_no_costs() {
+        let mut nothing = look(Instant::now(), 1.0, 0);
+        nothing.process = None;
+        let mut facts = BrokerFacts::default();
+        add_costs(&mut facts, Kind::Produce, &nothing, &nothing, &Interval::default());
+        assert_eq!(facts, BrokerFacts::default());
+    }
+
+    #[test]
+    fn counters_are_summed_over_labels_and_gauges_left_out() {
+        let text = "# HELP x\nringlog_writes_total{shard=\"0\"} 3\nringlog_writes_total{shard=\"1\"} 4\nringlog_open_files 9\nkafka_x_total 5\nringlog_stage_seconds_sum{stage=\"a b\"} 0.5 17\n";
+        let counters = counters(text);
+        assert_eq!(counters.len(), 2);
+        assert_eq!((counters["ringlog_writes_total"], counters["ringlog_stage_seconds_sum"]), (7.0, 0.5));
+    }
+}

@@ -1,0 +1,240 @@
+//! Reads records while measuring: what lies in a topic, or what is being produced into it.
+//!
+//! Shell; tasks on a client thread. Owns the reading loops: plain fetches of assigned partitions, or a consumer group. Always
+//! true: a record's age is counted from the time it was meant to be sent, on the clock all processes of this host share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+
+use super::clock::Clock;
+use super::plan::{Kind, Plan};
+use super::reader::{FetchPlan, Met, Reader};
+use super::station::{Station, Told};
+use super::target::{BenchError, Cluster, client_settings};
+use super::verify::Stamp;
+use crate::client::{Consumer, ConsumerError, ConsumerSettings, Io, Settings as _};
+use crate::config::client_rows::ClientRole;
+
+/// After the stop, readers go on until nothing came for two fetches, but no longer than this.
+const TAIL: Duration = Duration::from_secs(10);
+/// How long a group may take to deal out its partitions.
+const JOIN: Duration = Duration::from_secs(30);
+/// How long a member waits for records at a time.
+const POLL: Duration = Duration::from_millis(300);
+/// How long a member may take to leave.
+const CLOSE: Duration = Duration::from_secs(5);
+/// Empty fetches that end the tail.
+const TAIL_EMPTY: u32 = 2;
+
+/// The settings of the plan's consumers.
+pub(crate) fn consumer_settings(plan: &Plan, group: Option<&str>) -> Result<ConsumerSettings, BenchError> {
+    let mut builder = ConsumerSettings::builder();
+    for (name, value) in plan.client_words(ClientRole::Consumer) {
+        if group.is_some() || name != "enable.auto.commit" {
+            builder = builder.set_at(&name, value, "bench");
+        }
+    }
+    if let Some(group) = group {
+        builder = builder.set_at("group.id", group, "bench");
+    }
+    Ok(builder.build()?)
+}
+
+/// Consumer `number`, from preparing to the end of its tail.
+pub(crate) async fn run(station: Arc<Station>, io: Io, number: u32) {
+    let done = if station.brief.plan.groups > 0 {
+        grouped(&station, &io, number).await
+    } else {
+        assigned(&station, number).await
+    };
+    if let Err(error) = done {
+        station.tell(Told::Failed(error));
+    }
+}
+
+/// Reads its share of the partitions with plain fetches.
+async fn assigned(station: &Arc<Station>, number: u32) -> Result<(), BenchError> {
+    let brief = &station.brief;
+    let plan = &brief.plan;
+    let settings = consumer_settings(plan, None)?;
+    let fetch_plan = FetchPlan {
+        min_bytes: settings.fetch_min_bytes,
+        max_wait: settings.fetch_max_wait,
+        max_bytes: settings.fetch_max_bytes,
+        partition_max_bytes: settings.max_partition_fetch_bytes,
+        check_crcs: settings.check_crcs,
+    };
+    let cluster = Cluster::connect(client_settings(plan)?).await?;
+    cluster.network.topic_ready(&brief.topic.name, Duration::from_secs(30)).await?;
+    let mine = |partition: &u32| partition % plan.consumers == number % plan.consumers;
+    let positions: BTreeMap<u32, i64> =
+        (0..).zip(brief.starts.iter().copied()).filter(|(partition, _)| mine(partition)).collect();
+    let readers = Reader::all(&cluster.network, &brief.topic, &positions, fetch_plan);
+    station.tell(Told::Ready);
+    let Some(clock) = station.started().await else { return Ok(()) };
+    let cluster = std::rc::Rc::new(cluster);
+    let tasks: Vec<_> = readers
+        .into_iter()
+        .map(|reader| spawn_local(read(Arc::clone(station), std::rc::Rc::clone(&cluster), reader, clock)))
+        .collect();
+    let mut outcome = Ok(());
+    for task in tasks {
+        match task.await {
+            Ok(Err(error)) => outcome = Err(error),
+            Ok(Ok(())) => {}
+            Err(_) => outcome = Err(BenchError::Generator),
+        }
+    }
+    outcome
+}
+
+/// One reader's loop.
+async fn read(
+    station: Arc<Station>,
+    cluster: std::rc::Rc<Cluster>,
+    mut reader: Reader,
+    clock: Clock,
+) -> Result<(), BenchError> {
+    let catching_up = station.brief.plan.kind == Kind::Consume;
+    let mut stopped_at = None;
+    let mut empty = 0;
+    while !reader.is_idle() {
+        let began = clock.now();
+        let mut tally = Tally::new(&station, clock);
+        let bytes = reader.fetch(&cluster.network, |met| {
+            if let Met::Record(_, _, key, value) = met {
+                tally.on_record(key, value);
+            }
+        });
+        let bytes = bytes.await?;
+        let over = tally.over;
+        if catching_up && bytes > 0 {
+            station.sheet().recorder.on_answer(clock.now(), began, began);
+        }
+        if catching_up {
+            leave_what_was_read(&station, &mut reader);
+        }
+        empty = if bytes == 0 { empty + 1 } else { 0 };
+        if station.is_stopping() {
+            let since = *stopped_at.get_or_insert_with(|| clock.now());
+            let long = clock.now() - since > u64::try_from(TAIL.as_micros()).unwrap_or(u64::MAX);
+            if catching_up || long || empty >= TAIL_EMPTY {
+                break;
+            }
+        }
+        if over && catching_up {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `consume` ends where the topic ended when it began.
+fn leave_what_was_read(station: &Station, reader: &mut Reader) {
+    for (partition, end) in (0..).zip(&station.brief.ends) {
+        if reader.position(partition).is_some_and(|position| position >= *end) {
+            reader.leave(partition);
+        }
+    }
+}
+
+/// What one fetch or poll brought, written down record by record.
+struct Tally<'a> {
+    station: &'a Station,
+    clock: Clock,
+    now: u64,
+    over: bool,
+}
+
+impl<'a> Tally<'a> {
+    fn new(station: &'a Station, clock: Clock) -> Self {
+        Self { station, clock, now: 0, over: false }
+    }
+
+    fn on_record(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+        // All records of one fetch are in the reader's hands at the same time.
+        if self.now == 0 {
+            self.now = self.clock.now();
+        }
+        if self.station.brief.plan.kind == Kind::Consume && !self.station.may_send(1) {
+            self.over = true;
+            return;
+        }
+        let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+        let intended = value.and_then(Stamp::time_of);
+        // Records that lay there before the run have no latency, only an age.
+        let age = intended
+            .filter(|ns| *ns >= self.clock.host_ns(0))
+            .map(|ns| self.now.saturating_sub(self.clock.at_host_ns(ns)));
+        let mut sheet = self.station.sheet();
+        sheet.recorder.on_consumed(self.now, bytes as u64, age);
+        sheet.last_us = sheet.last_us.max(self.now);
+    }
+}
+
+/// Reads as a member of a group.
+async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), BenchError> {
+    let brief = &station.brief;
+    let plan = &brief.plan;
+    let group = format!("ringlog-bench-{:08x}-{}", brief.run, number / plan.consumers);
+    let topic = |error: ConsumerError| BenchError::Topic { topic: brief.topic.name.clone(), why: error.to_string() };
+    let mut consumer = Consumer::on(io, consumer_settings(plan, Some(&group))?);
+    consumer.subscribe([&brief.topic.name]).map_err(topic)?;
+    // Ready means dealt out: a rebalance is not what is measured. A member of a group larger than the topic gets nothing.
+    let ready = tokio::time::Instant::now() + JOIN;
+    let mut early = Vec::new();
+    while consumer.assignment().is_empty() && tokio::time::Instant::now() < ready {
+        early.extend(consumer.poll_batches(Duration::from_millis(100)).await.map_err(topic)?);
+    }
+    station.tell(Told::Ready);
+    let Some(clock) = station.started().await else { return Ok(()) };
+    let catching_up = plan.kind == Kind::Consume;
+    let (mut stopped_at, mut empty) = (None, 0);
+    loop {
+        let batches = if early.is_empty() {
+            tokio::select! {
+                polled = consumer.poll_batches(POLL) => polled.map_err(topic)?,
+                () = station.stopped(), if catching_up => break,
+            }
+        } else {
+            std::mem::take(&mut early)
+        };
+        let mut tally = Tally::new(station, clock);
+        for record in batches.iter().flat_map(|batch| batch.iter()) {
+            match record {
+                Ok(record) => tally.on_record(record.key, record.value),
+                Err(_) => station.sheet().on_error("damaged batch", 1),
+            }
+        }
+        if tally.over {
+            break;
+        }
+        empty = if batches.is_empty() { empty + 1 } else { 0 };
+        if catching_up && has_read_all(&consumer, &brief.ends) {
+            break;
+        }
+        if station.is_stopping() {
+            let since = *stopped_at.get_or_insert_with(|| clock.now());
+            let long = clock.now() - since > u64::try_from(TAIL.as_micros()).unwrap_or(u64::MAX);
+            if long || empty >= TAIL_EMPTY {
+                break;
+            }
+        }
+    }
+    consumer.close(CLOSE).await;
+    Ok(())
+}
+
+/// Whether a member stands at or past where each of its partitions ended when the run began.
+fn has_read_all(consumer: &Consumer, ends: &[i64]) -> bool {
+    let assignment = consumer.assignment();
+    !assignment.is_empty()
+        && assignment.iter().all(|partition| {
+            let end = usize::try_from(partition.partition.value()).ok().and_then(|index| ends.get(index));
+            let position = consumer.known_position(partition).map(|offset| offset.value());
+            end.is_some_and(|end| position.is_some_and(|position| position >= *end))
+        })
+}

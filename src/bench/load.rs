@@ -1,0 +1,690 @@
+//! Leads a run: prepares, warms up, measures, drains, verifies, looks at what it cost, and reports.
+//!
+//! Shell. Owns the order of these steps and the clock that decides which seconds count. Does not own what generator threads do
+//! (`station`, `produce`, …) nor the report's arithmetic (`assemble`). Always true: whatever happens after measuring began, a
+//! report comes out of it: on Ctrl-C, on a broker that dies, on a thread that fails. A topic made for the run is deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, watch};
+
+use super::ack_class::{Described, ack_class, software, telling};
+use super::assemble::{Found, Window, assemble};
+use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
+use super::clock::Clock;
+use super::plan::{Kind, Plan, Verify};
+use super::recorder::Collector;
+use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
+use super::schedule::Rate;
+use super::search::{Search, Trial};
+use super::station::{Brief, Phase, Remains, Station, Told};
+use super::stats::median;
+use super::steady::{Steadiness, Warmth};
+use super::target::{BenchError, Cluster, ReadyTopic, client_settings};
+use super::verify::{Ledger, Verification};
+use super::{ceilings, host, read_back, recorder, units, work};
+use crate::client::{ClientSettings, Io};
+
+/// How long clients may take to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// After a second has ended, how long its last hand-over may take.
+const GRACE: Duration = Duration::from_millis(150);
+/// How often Ctrl-C is looked for.
+const LOOK_AROUND: Duration = Duration::from_millis(40);
+/// How long threads may take to end: their own drain and some.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+/// A trial of the search for the largest rate takes so long, unless the run is to be shorter.
+const TRIAL: Duration = Duration::from_secs(10);
+const TRIAL_WARMUP: Duration = Duration::from_secs(2);
+/// What has no answer so long after a trial was not sustained.
+const TRIAL_DRAIN: Duration = Duration::from_secs(2);
+/// Where the search begins; it doubles and halves from there.
+const SEARCH_START: f64 = 10_000.0;
+/// How closely the largest rate is found.
+const SEARCH_PRECISION: f64 = 0.05;
+
+/// Asks a run to end early; clones ask the same run.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Ends the run as soon as it can be ended cleanly.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What happens meanwhile, for whoever shows it.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// A step begins.
+    Step(String),
+    /// A second has passed.
+    Second {
+        /// Seconds since the run began.
+        t: u64,
+        /// Whether it counted.
+        measured: bool,
+        /// How much of the measuring is done, 0 to 1; 0 while warming up.
+        done: f64,
+        /// Records acknowledged, or read.
+        records: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Records that failed.
+        errors: u64,
+        /// Response (or end-to-end) time in it.
+        latency: Option<Percentiles>,
+    },
+    /// So many of so many records were read back.
+    Verified(u64, u64),
+}
+
+/// Runs the plan: its search, its repeats. Must not be called within an async runtime. Errors: the plan cannot be run, or
+/// nothing was measured before it failed.
+pub fn run(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Run, BenchError> {
+    plan.check().map_err(BenchError::Plan)?;
+    pin(&plan.pin)?;
+    let mut search = Vec::new();
+    let mut plan = plan.clone();
+    if let Some((_, limit_us)) = plan.slo.as_ref().and_then(|slo| slo.latency_limit()) {
+        let (steps, answer) = search_rate(&plan, limit_us, cancel, watcher)?;
+        search = steps;
+        let Some(rate) = answer else {
+            let worst = search.last().map(|step| step.why.clone()).unwrap_or_default();
+            return Err(BenchError::Plan(format!("no rate was sustained; at the lowest one tried: {worst}")));
+        };
+        watcher(Progress::Step(format!(
+            "the largest sustainable rate is {} records/s; measuring it",
+            units::grouped(rate as u64)
+        )));
+        plan.rate = Rate::Fixed(rate);
+        plan.slo = None;
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    for number in 1..=plan.repeat {
+        if plan.repeat > 1 {
+            watcher(Progress::Step(format!("repeat {number} of {}", plan.repeat)));
+        }
+        match once(&plan, cancel, watcher) {
+            Ok(run) => runs.push(run),
+            // What was measured before is kept.
+            Err(error) if runs.is_empty() => return Err(error),
+            Err(error) => {
+                watcher(Progress::Step(format!("repeat {number} failed: {error}")));
+                break;
+            }
+        }
+        if cancel.is_cancelled() {
+            break;
+        }
+    }
+    let mut run = middle(runs);
+    run.search = search;
+    Ok(run)
+}
+
+/// The median run by records per second, which carries the headlines of all.
+fn middle(mut runs: Vec<Run>) -> Run {
+    let rates: Vec<f64> = runs.iter().map(|run| run.results.records_per_second).collect();
+    let target = median(&rates).expect("at least one run was made");
+    let repeats: Vec<Repeat> = runs
+        .iter()
+        .map(|run| {
+            let latency = run.headline_latency();
+            Repeat {
+                records_per_second: run.results.records_per_second,
+                bytes_per_second: run.results.bytes_per_second,
+                p50_us: latency.map_or(0, |all| all.p50),
+                p99_us: latency.map_or(0, |all| all.p99),
+                valid: run.verdict.valid,
+            }
+        })
+        .collect();
+    let lossy = runs.iter().position(|run| run.verdict.lossy);
+    let nearest = rates
+        .iter()
+        .enumerate()
+        .min_by(|a, b| (a.1 - target).abs().total_cmp(&(b.1 - target).abs()))
+        .map_or(0, |(at, _)| at);
+    // A repeat that lost records is the one to report, whatever the others did.
+    let mut run = runs.swap_remove(lossy.unwrap_or(nearest));
+    if repeats.len() > 1 {
+        run.repeats = repeats;
+    }
+    run
+}
+
+fn search_rate(
+    plan: &Plan,
+    limit_us: f64,
+    cancel: &Cancel,
+    watcher: &mut dyn FnMut(Progress),
+) -> Result<(Vec<SearchPoint>, Option<f64>), BenchError> {
+    let slo = plan.slo.clone();
+    let mut search = Search::new(SEARCH_START, limit_us, SEARCH_PRECISION);
+    let mut steps = Vec::new();
+    while let Some(rate) = search.next_rate() {
+        if cancel.is_cancelled() {
+            break;
+        }
+        let trial = Plan {
+            rate: Rate::Fixed(rate),
+            slo: None,
+            duration: plan.duration.min(TRIAL),
+            warmup: plan.warmup.min(TRIAL_WARMUP),
+            until_steady: false,
+            drain: TRIAL_DRAIN,
+            ceilings: false,
+            records: None,
+            repeat: 1,
+            // The run at the answer is verified; trials only look for it.
+            verify: Verify::Off,
+            ..plan.clone()
+        };
+        watcher(Progress::Step(format!("trying {} records/s", units::grouped(rate as u64))));
+        let run = once(&trial, cancel, watcher)?;
+        let name = slo.as_ref().and_then(|slo| slo.latency_limit()).map_or("p99", |(name, _)| name);
+        let latency = run.results.response_us.clone().unwrap_or_default();
+        let end_to_end = run.results.end_to_end_us.clone().unwrap_or_default();
+        let latency_us = match name {
+            "p50" => latency.p50 as f64,
+            "p90" => latency.p90 as f64,
+            "p95" => latency.p95 as f64,
+            "p99.9" => latency.p999 as f64,
+            "p99.99" => latency.p9999 as f64,
+            "max" => latency.max as f64,
+            "mean" => latency.mean,
+            "e2e.p50" => end_to_end.p50 as f64,
+            "e2e.p99" => end_to_end.p99 as f64,
+            "e2e.p99.9" => end_to_end.p999 as f64,
+            _ => latency.p99 as f64,
+        };
+        let backlog: Vec<f64> =
+            run.series.iter().filter(|second| second.measured).map(|second| second.backlog as f64).collect();
+        let third = backlog.len().div_ceil(3).max(1);
+        let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
+        let verdict = search.on_trial(Trial {
+            achieved: run.results.records_per_second,
+            latency_us,
+            backlog: (
+                mean(&backlog[..third.min(backlog.len())]),
+                mean(&backlog[backlog.len().saturating_sub(third)..]),
+            ),
+            errors: run.results.errors,
+            client_bound: run.verdict.client_bound,
+        });
+        let why = verdict.err().unwrap_or_default();
+        if !why.is_empty() {
+            watcher(Progress::Step(format!("not sustained: {why}")));
+        }
+        steps.push(SearchPoint {
+            rate,
+            achieved: run.results.records_per_second,
+            p99_us: latency.p99,
+            sustained: why.is_empty(),
+            why,
+        });
+    }
+    Ok((steps, search.answer()))
+}
+
+/// Keeps this thread, and those it starts from here on, on the given processors.
+fn pin(processors: &[usize]) -> Result<(), BenchError> {
+    if processors.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for processor in processors {
+        if *processor >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(BenchError::Plan(format!("--pin names processor {processor}, which there cannot be")));
+        }
+        set.set(*processor);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| BenchError::Host { what: format!("--pin {processors:?}"), source: error.into() })
+}
+
+/// What is known before anything is sent.
+struct Prepared {
+    topic: ReadyTopic,
+    brokers: u32,
+    fingerprint: String,
+    broker: Described,
+    of_topic: Described,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+}
+
+async fn prepare(settings: ClientSettings, plan: Plan, own_name: String) -> Result<Prepared, BenchError> {
+    let cluster = Cluster::connect(settings).await?;
+    let (brokers, fingerprint) = cluster.identity().await?;
+    if matches!(plan.kind, Kind::Idle | Kind::ConnectStorm) {
+        let (broker, of_topic) = cluster.settings(None).await;
+        let topic = ReadyTopic { name: String::new(), own: false, leaders: Vec::new(), replicas: 0 };
+        return Ok(Prepared { topic, brokers, fingerprint, broker, of_topic, starts: Vec::new(), ends: Vec::new() });
+    }
+    let topic = cluster.ready_topic(&plan, &own_name).await?;
+    let (broker, of_topic) = cluster.settings(Some(&topic.name)).await;
+    const LATEST: i64 = -1;
+    const EARLIEST: i64 = -2;
+    let ends = cluster.offsets(&topic, LATEST).await?;
+    let starts = if plan.kind == Kind::Consume { cluster.offsets(&topic, EARLIEST).await? } else { ends.clone() };
+    Ok(Prepared { topic, brokers, fingerprint, broker, of_topic, starts, ends })
+}
+
+/// One run, without search and repeats.
+fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Run, BenchError> {
+    let started_at = SystemTime::now();
+    let settings = client_settings(plan)?;
+    if plan.kind.produces() && !plan.prebuilt {
+        // Wrong settings are better told before anything is made.
+        super::produce::producer_settings(plan)?;
+    }
+    let tag = fastrand::u32(..);
+    let own_name = format!("ringlog-bench-{tag:08x}");
+    let threads: Vec<Io> = (0..plan.threads)
+        .map(|number| Io::start(&format!("bench-{number}")))
+        .collect::<Result<_, _>>()
+        .map_err(|source| BenchError::Host { what: "starting generator threads".to_owned(), source })?;
+    watcher(Progress::Step(format!("connecting to {}", plan.bootstrap)));
+    let prepared = {
+        let (settings, plan) = (settings.clone(), plan.clone());
+        threads[0].block_on(move || prepare(settings, plan, own_name))?
+    };
+    let cleanup = Cleanup {
+        io: threads[0].clone(),
+        settings: settings.clone(),
+        topic: prepared.topic.own.then(|| prepared.topic.name.clone()),
+    };
+    let software = software(&prepared.broker);
+    let broker_watch = BrokerWatch::find(plan, software, &prepared.broker);
+    let before = plan.ceilings.then(|| {
+        watcher(Progress::Step("measuring what this host can do".to_owned()));
+        ceilings::measure(&plan.directory)
+    });
+    let brief = Arc::new(Brief {
+        plan: plan.clone(),
+        topic: prepared.topic.clone(),
+        run: tag,
+        starts: prepared.starts.clone(),
+        ends: prepared.ends.clone(),
+        budget: AtomicU64::new(u64::MAX),
+    });
+    watcher(Progress::Step(plan.sentence()));
+    let mut led = lead(&brief, &threads, &broker_watch, cancel, watcher)?;
+    let after = plan.ceilings.then(|| {
+        watcher(Progress::Step("measuring again what this host can do".to_owned()));
+        ceilings::measure(&plan.directory)
+    });
+    let verification = match plan.verifies() {
+        Err(why) => Verification::skipped(why),
+        Ok(()) => {
+            let ledger = std::mem::take(&mut led.ledger);
+            read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher)
+        }
+    };
+    drop(cleanup);
+
+    let totals = led.collector.totals(led.window.from, led.window.to, u64::MAX);
+    let mut broker = BrokerFacts {
+        address: plan.bootstrap.clone(),
+        software: software.to_owned(),
+        brokers: prepared.brokers,
+        api_fingerprint: prepared.fingerprint.clone(),
+        settings: telling(&prepared.broker, &prepared.of_topic),
+        pid: broker_watch.pid,
+        ..BrokerFacts::default()
+    };
+    add_costs(&mut broker, plan.kind, &led.before, &led.after, &totals);
+    let generator = generator(plan.kind, plan.threads, &led.before, &led.after, &totals);
+    let steal = led.before.machine.zip(led.after.machine).map_or(0.0, |(before, after)| host::steal(&before, &after));
+    let mut run = assemble(
+        plan,
+        Found {
+            collector: led.collector,
+            window: led.window,
+            steady: led.steady,
+            interrupted: led.interrupted,
+            errors: led.errors,
+            verification,
+            ceilings: before.zip(after).map(|(before, after)| ceilings::facts(before, after, &plan.directory)),
+            broker,
+            generator,
+            steal,
+            notes: led.notes,
+        },
+    );
+    run.started_at = rfc3339(started_at);
+    run.host = host::facts(&plan.directory);
+    run.host.steal_percent = format!("{:.1} %", steal * 100.0);
+    let partitions = u32::try_from(prepared.topic.leaders.len()).unwrap_or(u32::MAX);
+    run.workload = plan.workload_facts(&prepared.topic.name, partitions);
+    if prepared.topic.own {
+        run.workload.topic = "made for this run".to_owned();
+    }
+    let replicas = (prepared.topic.replicas > 0).then_some(prepared.topic.replicas);
+    (run.ack_class, run.ack) = ack_class(&plan.acks, &prepared.broker, &prepared.of_topic, replicas);
+    if !plan.kind.produces() {
+        run.ack.source = format!("{} Nothing was produced by this run.", run.ack.source);
+    }
+    Ok(run)
+}
+
+/// `2026-11-30T02:45:44Z`
+fn rfc3339(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
+}
+
+/// Deletes the topic that was made for the run, also when the run fails.
+struct Cleanup {
+    io: Io,
+    settings: ClientSettings,
+    topic: Option<String>,
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let (settings, topic) = (self.settings.clone(), self.topic.take());
+        if let Some(topic) = topic {
+            // The broker may be gone: there is nothing to clean up then, and the run's own error is the one to tell.
+            _ = self.io.block_on(move || async move { Cluster::connect(settings).await?.delete(&topic).await });
+        }
+    }
+}
+
+/// What came out of leading.
+struct Led {
+    collector: Collector,
+    window: Window,
+    steady: Option<bool>,
+    interrupted: bool,
+    errors: BTreeMap<String, u64>,
+    notes: Vec<String>,
+    ledger: Ledger,
+    before: Look,
+    after: Look,
+}
+
+fn lead(
+    brief: &Arc<Brief>,
+    threads: &[Io],
+    watch: &BrokerWatch,
+    cancel: &Cancel,
+    watcher: &mut dyn FnMut(Progress),
+) -> Result<Led, BenchError> {
+    let (told, hears) = mpsc::unbounded_channel();
+    let (phase, phases) = watch::channel(Phase::Preparing);
+    for (io, number) in threads.iter().zip(0..) {
+        let station = Station::new(Arc::clone(brief), phases.clone(), number, told.clone());
+        let here = io.clone();
+        io.spawn(move || work::run(station, here));
+    }
+    drop(told);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|source| BenchError::Host { what: "a runtime".to_owned(), source })?;
+    let mut leader = Leader {
+        brief,
+        phase,
+        hears,
+        threads: threads.len(),
+        watch,
+        cancel,
+        watcher,
+        collector: Collector::default(),
+        ready: 0,
+        done: 0,
+        ended: Vec::new(),
+        failure: None,
+    };
+    runtime.block_on(leader.lead())
+}
+
+struct Leader<'a> {
+    brief: &'a Brief,
+    phase: watch::Sender<Phase>,
+    hears: mpsc::UnboundedReceiver<Told>,
+    threads: usize,
+    watch: &'a BrokerWatch,
+    cancel: &'a Cancel,
+    watcher: &'a mut dyn FnMut(Progress),
+    collector: Collector,
+    ready: u32,
+    /// Threads whose sources are exhausted.
+    done: usize,
+    ended: Vec<Remains>,
+    failure: Option<BenchError>,
+}
+
+impl Leader<'_> {
+    async fn lead(&mut self) -> Result<Led, BenchError> {
+        self.until_ready().await?;
+        let mut before = self.watch.look(true);
+        let plan = &self.brief.plan;
+        let mut steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
+        let mut steady = None;
+        let mut from = steadiness.is_off().then_some(0);
+        if from.is_some() {
+            self.begin_counting();
+        }
+        let clock = Clock::start();
+        self.phase.send_replace(Phase::Running(clock));
+        // The next second that has not been looked at, and the last boundary at which the broker was looked at.
+        let (mut next, mut looked) = (0u64, 0u64);
+        let mut boundary_look = None;
+        let mut interrupted = false;
+        loop {
+            let now = Duration::from_micros(clock.now());
+            let end = from.map(|from| Duration::from_secs(from) + plan.duration);
+            if end.is_some_and(|end| now >= end) || self.is_over() {
+                break;
+            }
+            if self.cancel.is_cancelled() {
+                interrupted = true;
+                break;
+            }
+            let boundary = now.as_secs();
+            if from.is_none() && boundary > looked {
+                // Measuring may turn out to have begun here, once this second's records are counted.
+                looked = boundary;
+                if boundary >= plan.warmup_seconds() {
+                    boundary_look = Some((boundary, self.watch.look(true)));
+                }
+            }
+            if now >= Duration::from_secs(next + 1) + GRACE {
+                let records = self.show_second(next, from, plan);
+                if from.is_none() {
+                    let warmth = steadiness.on_second(records as f64);
+                    if warmth != Warmth::Warming {
+                        steady = plan.until_steady.then_some(warmth == Warmth::Steady);
+                        from = Some(next + 1);
+                        if let Some((_, look)) = boundary_look.take_if(|(at, _)| *at == next + 1) {
+                            before = look;
+                        }
+                        self.begin_counting();
+                    }
+                }
+                next += 1;
+                continue;
+            }
+            let mut wake = (Duration::from_secs(next + 1) + GRACE).min(Duration::from_secs(boundary + 1));
+            if let Some(end) = end {
+                wake = wake.min(end);
+            }
+            let nap = wake.saturating_sub(now).min(LOOK_AROUND);
+            tokio::select! {
+                told = self.hears.recv() => match told {
+                    Some(told) => self.hear(told),
+                    None => break,
+                },
+                () = tokio::time::sleep(nap) => {}
+            }
+        }
+        let ended_at = clock.now();
+        self.phase.send_replace(Phase::Stopping);
+        let after = self.watch.look(true);
+        self.until_ended().await;
+        self.conclude(Ending { from, ended_at, interrupted, steady, before, after })
+    }
+
+    /// From here on records count, also against the plan's number of them.
+    fn begin_counting(&self) {
+        if let Some(records) = self.brief.plan.records {
+            self.brief.budget.store(records, Ordering::Relaxed);
+        }
+    }
+
+    /// All sources are exhausted, or nothing can go on.
+    fn is_over(&self) -> bool {
+        self.done + self.ended.len() >= self.threads || self.failure.is_some()
+    }
+
+    async fn until_ready(&mut self) -> Result<(), BenchError> {
+        let expected = work::tasks(&self.brief.plan);
+        let end = tokio::time::Instant::now() + READY_TIMEOUT;
+        while self.ready < expected && self.failure.is_none() {
+            tokio::select! {
+                told = self.hears.recv() => match told {
+                    Some(told) => self.hear(told),
+                    None => return Err(BenchError::Generator),
+                },
+                () = tokio::time::sleep_until(end) => {
+                    let why = format!("its clients were not ready within {} s", READY_TIMEOUT.as_secs());
+                    return Err(BenchError::Topic { topic: self.brief.topic.name.clone(), why });
+                }
+                () = tokio::time::sleep(LOOK_AROUND) => {
+                    if self.cancel.is_cancelled() {
+                        return Err(BenchError::Plan("interrupted before anything was measured".to_owned()));
+                    }
+                }
+            }
+        }
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    async fn until_ended(&mut self) {
+        let end = tokio::time::Instant::now() + self.brief.plan.drain + END_TIMEOUT;
+        while self.ended.len() < self.threads {
+            tokio::select! {
+                told = self.hears.recv() => match told {
+                    Some(told) => self.hear(told),
+                    None => return,
+                },
+                () = tokio::time::sleep_until(end) => return,
+            }
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Ready => self.ready += 1,
+            Told::Seconds(seconds) => seconds.iter().for_each(|(index, interval)| self.collector.add(*index, interval)),
+            Told::Done => self.done += 1,
+            Told::Failed(error) => _ = self.failure.get_or_insert(error),
+            Told::Ended(remains) => {
+                remains.seconds.iter().for_each(|(index, interval)| self.collector.add(*index, interval));
+                self.ended.push(*remains);
+            }
+        }
+    }
+
+    fn show_second(&mut self, t: u64, from: Option<u64>, plan: &Plan) -> u64 {
+        let nothing = recorder::Interval::default();
+        let second = self.collector.second(t).unwrap_or(&nothing);
+        let latencies = &second.latencies;
+        let latency =
+            recorder::percentiles(&latencies.response).or_else(|| recorder::percentiles(&latencies.end_to_end));
+        let (records, bytes) = match plan.kind {
+            Kind::Consume => (second.consumed, second.consumed_bytes),
+            Kind::Idle | Kind::ConnectStorm => (second.requests, 0),
+            _ => (second.acked, second.acked_bytes),
+        };
+        let measured = from.is_some_and(|from| t >= from);
+        let by_time =
+            from.map_or(0.0, |from| (t + 1).saturating_sub(from) as f64 / plan.duration.as_secs_f64().max(1e-9));
+        let by_count = plan
+            .records
+            .filter(|_| measured)
+            .map_or(0.0, |all| 1.0 - self.brief.budget.load(Ordering::Relaxed).min(all) as f64 / all.max(1) as f64);
+        let done = by_time.max(by_count).min(1.0);
+        let errors = second.errors;
+        (self.watcher)(Progress::Second { t, measured, done, records, bytes, errors, latency });
+        records
+    }
+
+    fn conclude(&mut self, ending: Ending) -> Result<Led, BenchError> {
+        let Ending { from, ended_at, interrupted, steady, before, after } = ending;
+        let plan = &self.brief.plan;
+        let mut notes = Vec::new();
+        let mut cut_short = interrupted;
+        let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
+        if self.ended.len() < self.threads {
+            notes.push("A generator thread did not end in time; what it knew last is missing.".to_owned());
+        }
+        for remains in std::mem::take(&mut self.ended) {
+            for (name, count) in remains.errors {
+                *errors.entry(name).or_default() += count;
+            }
+            ledger.merge(remains.ledger);
+            notes.extend(remains.notes);
+            last_us = last_us.max(remains.last_us);
+        }
+        if let Some(error) = self.failure.take() {
+            // Nothing was measured: then the failure is the result.
+            if self.collector.seconds().all(|(_, second)| second.acked + second.consumed + second.requests == 0) {
+                return Err(error);
+            }
+            notes.push(format!("Ended early: {error}"));
+            cut_short = true;
+        }
+        let (from, interrupted) = match from {
+            Some(from) => (from, cut_short),
+            None => {
+                notes.push("It ended during warm-up: all of it was taken for measured.".to_owned());
+                (0, true)
+            }
+        };
+        let began = from * recorder::INTERVAL_US;
+        let planned = began + u64::try_from(plan.duration.as_micros()).unwrap_or(u64::MAX);
+        // A run that ended by count or by exhaustion lasted until its last answer; others until their end.
+        let end = if ended_at >= planned {
+            planned
+        } else if interrupted {
+            ended_at
+        } else {
+            last_us.max(began + 1)
+        };
+        let whole = |us: u64| us.div_ceil(recorder::INTERVAL_US);
+        Ok(Led {
+            collector: std::mem::take(&mut self.collector),
+            window: Window { from, to: whole(end).max(from + 1), seconds: (end - began.min(end)) as f64 / 1e6 },
+            steady,
+            interrupted,
+            errors,
+            notes,
+            ledger,
+            before,
+            after,
+        })
+    }
+}
+
+struct Ending {
+    from: Option<u64>,
+    ended_at: u64,
+    interrupted: bool,
+    steady: Option<bool>,
+    before: Look,
+    after: Look,
+}

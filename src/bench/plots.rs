@@ -1,0 +1,296 @@
+//! Figures that are no lines: bars, heat maps, forests of ratios.
+//!
+//! Pure. Owns their drawing in the style of [`super::svg`]. Always true: every mark carries its number in words, as a label
+//! or a tooltip; a colour is never the only bearer of a value.
+
+use std::fmt::Write as _;
+
+use super::stats::{Finding, Interval, finding};
+use super::svg::{WIDTH, escape, open};
+
+/// A row of a bar chart.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// What it is.
+    pub name: String,
+    /// Its length; negative ones are drawn as nothing.
+    pub value: f64,
+    /// The number as people read it.
+    pub text: String,
+    /// Which colour.
+    pub style: usize,
+}
+
+/// Horizontal bars from zero to the largest, or to `full` where that is more.
+pub fn bars(title: &str, rows: &[Bar], full: Option<f64>) -> String {
+    const ROW: f64 = 30.0;
+    const NAMES: f64 = 250.0;
+    const NUMBERS: f64 = 150.0;
+    let height = 10.0 + ROW * rows.len() as f64;
+    let largest = rows.iter().map(|row| row.value).fold(full.unwrap_or(0.0), f64::max).max(f64::MIN_POSITIVE);
+    let mut out = open(title, height);
+    for (row, index) in rows.iter().zip(0u32..) {
+        let top = 5.0 + ROW * f64::from(index);
+        let room = WIDTH - NAMES - NUMBERS;
+        let width = (row.value.max(0.0) / largest * room).max(0.0);
+        _ = write!(
+            out,
+            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"band\" x=\"{NAMES}\" y=\"{top:.1}\" \
+             width=\"{room}\" height=\"20\" rx=\"3\"/><rect class=\"f{}\" x=\"{NAMES}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"20\" rx=\"3\">\
+             <title>{}: {}</title></rect><text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            NAMES - 12.0,
+            top + 14.5,
+            escape(&row.name),
+            row.style % super::svg::STYLES,
+            escape(&row.name),
+            escape(&row.text),
+            WIDTH - NUMBERS + 12.0,
+            top + 14.5,
+            escape(&row.text)
+        );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// A grid of numbers: `cells[row][column]`, `None` where nothing was measured.
+#[derive(Clone, Debug)]
+pub struct HeatMap {
+    /// Said to those who cannot see it.
+    pub title: String,
+    /// Under the columns.
+    pub x_label: String,
+    /// Beside the rows.
+    pub y_label: String,
+    /// Of each column.
+    pub columns: Vec<String>,
+    /// Of each row, the first at the bottom.
+    pub rows: Vec<String>,
+    /// The numbers.
+    pub cells: Vec<Vec<Option<f64>>>,
+    /// How a number is written in its cell.
+    pub format: fn(f64) -> String,
+    /// Whether a small number is the good one: it gets the strong colour.
+    pub low_is_good: bool,
+    /// (row, column) drawn with a broken outline: the default.
+    pub default: Option<(usize, usize)>,
+    /// (row, column) drawn with a strong outline: the choice.
+    pub pick: Option<(usize, usize)>,
+}
+
+impl HeatMap {
+    /// The picture. Shades follow the logarithm when the numbers span more than a decade.
+    pub fn to_svg(&self) -> String {
+        const LEFT: f64 = 110.0;
+        const CELL: f64 = 40.0;
+        let height = 20.0 + CELL * self.rows.len() as f64 + 52.0;
+        let width = (WIDTH - LEFT - 20.0) / self.columns.len().max(1) as f64;
+        let known: Vec<f64> =
+            self.cells.iter().flatten().flatten().copied().filter(|value| value.is_finite()).collect();
+        let low = known.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log = low > 0.0 && high / low > 10.0;
+        let share = |value: f64| {
+            let share = if log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
+            let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
+            if self.low_is_good { 1.0 - share } else { share }
+        };
+        let mut out = open(&self.title, height);
+        let bottom = 20.0 + CELL * self.rows.len() as f64;
+        for (row, name) in self.rows.iter().enumerate() {
+            let top = bottom - CELL * (row + 1) as f64;
+            _ = write!(
+                out,
+                "<text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 10.0,
+                top + CELL / 2.0 + 4.0,
+                escape(name)
+            );
+            for (column, column_name) in self.columns.iter().enumerate() {
+                let left = LEFT + width * column as f64;
+                let middle = (left + width / 2.0, top + CELL / 2.0 + 4.0);
+                let Some(value) = self.cells.get(row).and_then(|cells| cells.get(column)).copied().flatten() else {
+                    _ = write!(
+                        out,
+                        "<rect class=\"cell band\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">–</text>",
+                        middle.0, middle.1
+                    );
+                    continue;
+                };
+                let strength = share(value);
+                // Dark cells are the good ones, with light text: readable in print, in the dark and without colour.
+                let (light, text) = (92.0 - 62.0 * strength, if strength > 0.45 { "#fff" } else { "#10202f" });
+                _ = write!(
+                    out,
+                    "<rect class=\"cell\" style=\"fill:hsl(212 {:.0}% {light:.0}%)\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"><title>{}, {}: {}</title></rect>\
+                     <text class=\"tick\" style=\"fill:{text}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    35.0 + 35.0 * strength,
+                    escape(name),
+                    escape(column_name),
+                    escape(&(self.format)(value)),
+                    middle.0,
+                    middle.1,
+                    escape(&(self.format)(value))
+                );
+            }
+        }
+        for (place, class) in [(self.default, "default"), (self.pick, "pick")] {
+            if let Some((row, column)) = place {
+                _ = write!(
+                    out,
+                    "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"3\"/>",
+                    LEFT + width * column as f64 + 2.0,
+                    bottom - CELL * (row + 1) as f64 + 2.0,
+                    width - 4.0,
+                    CELL - 4.0
+                );
+            }
+        }
+        for (column, name) in self.columns.iter().enumerate() {
+            _ = write!(
+                out,
+                "<text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                LEFT + width * (column as f64 + 0.5),
+                bottom + 18.0,
+                escape(name)
+            );
+        }
+        _ = write!(
+            out,
+            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text class=\"axis\" transform=\"translate(15 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text></svg>",
+            LEFT + (WIDTH - LEFT - 20.0) / 2.0,
+            height - 10.0,
+            escape(&self.x_label),
+            20.0 + CELL * self.rows.len() as f64 / 2.0,
+            escape(&self.y_label)
+        );
+        out
+    }
+}
+
+/// A row of a forest plot: a ratio of ours to theirs with its interval.
+#[derive(Clone, Debug)]
+pub struct ForestRow {
+    /// What was compared.
+    pub name: String,
+    /// The ratio.
+    pub ratio: Interval,
+    /// Whether more is better.
+    pub more_is_better: bool,
+}
+
+/// Ratios with their intervals around 1, on a logarithmic axis; grey where the interval holds 1.
+pub fn forest(title: &str, rows: &[ForestRow], left_word: &str, right_word: &str) -> String {
+    const ROW: f64 = 34.0;
+    const NAMES: f64 = 250.0;
+    const NUMBERS: f64 = 190.0;
+    let height = 34.0 + ROW * rows.len() as f64 + 40.0;
+    let (mut low, mut high) = (0.8f64, 1.25f64);
+    for row in rows {
+        low = low.min(row.ratio.low / 1.1).max(0.01);
+        high = high.max(row.ratio.high * 1.1).min(100.0);
+    }
+    let place = |value: f64| {
+        let share = (value.clamp(low, high) / low).ln() / (high / low).ln();
+        NAMES + share * (WIDTH - NAMES - NUMBERS)
+    };
+    let bottom = 34.0 + ROW * rows.len() as f64;
+    let mut out = open(title, height);
+    for tick in [0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.8, 1.0, 1.25, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0] {
+        if tick >= low && tick <= high {
+            let (at, class) = (place(tick), if tick == 1.0 { "base" } else { "grid" });
+            _ = write!(
+                out,
+                "<path class=\"{class}\" d=\"M{at:.1} 26V{bottom:.1}\"/><text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick}×</text>",
+                bottom + 16.0
+            );
+        }
+    }
+    _ = write!(
+        out,
+        "<text class=\"tick\" x=\"{:.1}\" y=\"16\" text-anchor=\"end\">← {}</text><text class=\"tick\" x=\"{:.1}\" y=\"16\">{} →</text>",
+        place(1.0) - 8.0,
+        escape(left_word),
+        place(1.0) + 8.0,
+        escape(right_word)
+    );
+    for (row, index) in rows.iter().zip(0u32..) {
+        let middle = 34.0 + ROW * (f64::from(index) + 0.5);
+        let found = finding(&row.ratio);
+        let colour = match (found, row.more_is_better) {
+            (Finding::NoDifferenceShown, _) => "var(--soft)",
+            (Finding::Higher, true) | (Finding::Lower, false) => "var(--good)",
+            _ => "var(--bad)",
+        };
+        let text = format!("{:.2}×  [{:.2}, {:.2}]", row.ratio.value, row.ratio.low, row.ratio.high);
+        _ = write!(
+            out,
+            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <path style=\"stroke:{colour};stroke-width:2.5\" d=\"M{:.1} {middle:.1}H{:.1}M{:.1} {:.1}v10M{:.1} {:.1}v10\"/>\
+             <circle style=\"fill:{colour}\" cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"5.5\"><title>{}: {}</title></circle>\
+             <text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            NAMES - 14.0,
+            middle + 4.0,
+            escape(&row.name),
+            place(row.ratio.low),
+            place(row.ratio.high),
+            place(row.ratio.low),
+            middle - 5.0,
+            place(row.ratio.high),
+            middle - 5.0,
+            place(row.ratio.value),
+            escape(&row.name),
+            escape(&text),
+            WIDTH - NUMBERS + 16.0,
+            middle + 4.0,
+            escape(&text)
+        );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heat_map_names_every_cell_and_outlines_the_pick() {
+        let map = HeatMap {
+            title: "p99".to_owned(),
+            x_label: "linger".to_owned(),
+            y_label: "batch".to_owned(),
+            columns: vec!["0 ms".to_owned(), "5 ms".to_owned()],
+            rows: vec!["16 KiB".to_owned(), "64 KiB".to_owned()],
+            cells: vec![vec![Some(1000.0), None], vec![Some(50_000.0), Some(f64::NAN)]],
+            format: crate::bench::units::micros,
+            low_is_good: true,
+            default: Some((0, 1)),
+            pick: Some((1, 0)),
+        };
+        let svg = map.to_svg();
+        assert!(svg.contains("50.0 ms") && svg.contains("class=\"pick\"") && svg.contains("class=\"default\""));
+        assert!(svg.contains(">–<") && svg.ends_with("</svg>"));
+    }
+
+    #[test]
+    fn a_ratio_without_a_shown_difference_is_grey() {
+        let row = |low, high| ForestRow {
+            name: "MB/s".to_owned(),
+            ratio: Interval { value: 1.0, low, high },
+            more_is_better: true,
+        };
+        let svg = forest("ratios", &[row(0.9, 1.1), row(1.1, 1.3), row(0.5, 0.7)], "Kafka", "Ringlog");
+        assert!(
+            svg.contains("stroke:var(--soft)")
+                && svg.contains("stroke:var(--good)")
+                && svg.contains("stroke:var(--bad)")
+        );
+    }
+
+    #[test]
+    fn bars_of_nothing_have_no_length() {
+        let row = Bar { name: "a".to_owned(), value: -1.0, text: "none".to_owned(), style: 0 };
+        assert!(bars("t", &[row], None).contains("width=\"0.0\""));
+    }
+}

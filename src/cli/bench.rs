@@ -1,0 +1,331 @@
+//! `ringlog bench`: measures any Kafka broker, and lays reports over each other.
+//!
+//! Shell: reads files and the environment, writes reports, listens for Ctrl-C. Owns the arguments and how they become a plan
+//! (flag, then workload file, then preset, then default). Does not own the measuring (`bench::load`) nor how results look
+//! (`bench_show`). Always: report paths are tried before anything is measured; Ctrl-C ends the run and what was measured is
+//! reported; a lossy run prints no headline; exit code 6 is a verdict against the run.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+
+use super::bench_args::{
+    BenchArgs, ConnectionArgs, ConnectionsRun, Format, LoadArgs, MixedRun, OutputArgs, ReadArgs, ReportArgs, TimeArgs,
+    TopicArgs, What,
+};
+use super::bench_show::{Shown, write_table};
+use super::{Failure, problems};
+use crate::bench::load::{self, Cancel};
+use crate::bench::omb::{self, OmbWorkload};
+use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
+use crate::bench::report::{REPORT_BYTES_MAX, Run};
+use crate::bench::schedule::Rate;
+use crate::bench::target::BenchError;
+use crate::bench::workload::{Keys, Payload, Sizes};
+use crate::bench::{html, units};
+use crate::client::ClientError;
+use crate::config::client_rows::client_properties;
+
+/// The run went to its end and does not count: it lost records, the host changed, or a --fail-if condition held.
+pub(super) const EXIT_VERDICT: u8 = 6;
+
+/// Runs what the arguments ask for.
+pub(super) fn run(args: BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let (plan, output) = match args.what {
+        What::Report(args) => return report(&args, out),
+        What::Produce(args) => {
+            let mut plan = base(Kind::Produce, &args.connection, &args.time, &args.output)?;
+            load_of(&mut plan, &args.load, &args.topic, None)?;
+            plan.prebuilt = args.prebuilt;
+            (plan, args.output)
+        }
+        What::Consume(args) => {
+            let mut plan = base(Kind::Consume, &args.connection, &args.time, &args.output)?;
+            plan.topic = TopicPlan::Named(args.topic);
+            read_of(&mut plan, &args.read);
+            (plan, args.output)
+        }
+        What::E2e(args) => (mixed(Kind::EndToEnd, &args)?, args.output),
+        What::Mixed(args) => (mixed(Kind::Mixed, &args)?, args.output),
+        What::Idle(args) => (connections(Kind::Idle, &args)?, args.output),
+        What::ConnectStorm(args) => (connections(Kind::ConnectStorm, &args)?, args.output),
+    };
+    plan.check().map_err(wrong_call)?;
+    for path in [&output.out, &output.html, &output.omb_out].into_iter().flatten() {
+        try_path(path)?;
+    }
+    let cancel = Cancel::default();
+    listen_for_ctrl_c(cancel.clone());
+    let mut shown = Shown::new(output.quiet);
+    let ended = load::run(&plan, &cancel, &mut |progress| shown.on_progress(progress));
+    shown.end();
+    let run = ended.map_err(failure)?;
+    conclude(&run, &output, out)
+}
+
+fn mixed(kind: Kind, args: &MixedRun) -> Result<Plan, Failure> {
+    let mut plan = base(kind, &args.connection, &args.time, &args.output)?;
+    load_of(&mut plan, &args.load, &args.topic, Some(&args.read))?;
+    Ok(plan)
+}
+
+fn connections(kind: Kind, args: &ConnectionsRun) -> Result<Plan, Failure> {
+    let mut plan = base(kind, &args.connection, &args.time, &args.output)?;
+    plan.connections = args.connections;
+    plan.rate = args.rate.unwrap_or(Rate::Max);
+    plan.verify = Verify::Off;
+    Ok(plan)
+}
+
+/// What every run has.
+fn base(kind: Kind, connection: &ConnectionArgs, time: &TimeArgs, output: &OutputArgs) -> Result<Plan, Failure> {
+    let mut settings = Vec::new();
+    if let Some(file) = &connection.command_config {
+        let text = fs::read(file).with_context(|| format!("--command-config {}", file.display()))?;
+        let entries = client_properties(&text).map_err(|(line, why)| match line {
+            Some(line) => anyhow!("{}:{line}: {why}", file.display()),
+            None => anyhow!("{}: {why}", file.display()),
+        })?;
+        settings.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
+    }
+    settings.extend(connection.settings.iter().cloned());
+    // Each side gets its own: see `Plan::client_words`.
+    let defaults = Plan::default();
+    let default_warmup =
+        if time.records.is_some() || kind == Kind::Consume { Duration::ZERO } else { Duration::from_secs(10) };
+    Ok(Plan {
+        kind,
+        bootstrap: connection.bootstrap.clone(),
+        settings,
+        pid: connection.pid,
+        admin: connection.admin.clone(),
+        duration: time.duration.unwrap_or(if time.records.is_some() {
+            Duration::from_secs(86_400)
+        } else {
+            defaults.duration
+        }),
+        records: time.records,
+        warmup: time.warmup.unwrap_or(default_warmup),
+        until_steady: !time.no_steady,
+        repeat: time.repeat,
+        threads: time.threads,
+        pin: time.pin.as_ref().map(|pinned| pinned.0.clone()).unwrap_or_default(),
+        ceilings: !time.no_ceilings,
+        directory: time.directory.clone(),
+        label: output.label.clone(),
+        command: command_line(),
+        ..defaults
+    })
+}
+
+/// The load: flags, then the workload file, then the preset, then what the kind has by default.
+fn load_of(plan: &mut Plan, load: &LoadArgs, topic: &TopicArgs, read: Option<&ReadArgs>) -> Result<(), Failure> {
+    let file = match &load.workload {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            omb::read_workload(&text).map_err(|why| anyhow!("{}: {why}", path.display()))?
+        }
+        None => OmbWorkload::default(),
+    };
+    let preset = load.preset;
+    let light = plan.kind == Kind::EndToEnd;
+    plan.topic = topic.topic.clone().map_or(TopicPlan::Own, TopicPlan::Named);
+    plan.partitions = topic
+        .partitions
+        .or(file.partitions)
+        .or(preset.map(|preset| preset.partitions))
+        .unwrap_or(if light { 1 } else { 6 });
+    plan.replication = topic.replication_factor.unwrap_or(-1);
+    plan.topic_settings = topic.topic_settings.clone();
+    plan.rate = match (load.rate, file.rate) {
+        (Some(rate), _) => rate,
+        (None, Some(Some(rate))) => Rate::Fixed(rate),
+        (None, None) if light => Rate::Fixed(1000.0),
+        _ => Rate::Max,
+    };
+    plan.slo = load.slo.clone();
+    if plan.slo.is_none() && file.rate == Some(None) && load.rate.is_none() {
+        // Its 0 is a search; the limit is ours to choose, and said in the report's command.
+        plan.slo = "p99<=100ms".parse().ok();
+    }
+    plan.arrival = load.arrival;
+    let size = load
+        .size
+        .clone()
+        .or(file.message_size.map(|size| size.to_string()))
+        .or(preset.map(|preset| preset.size.to_owned()));
+    if let Some(size) = size {
+        plan.workload.sizes = sizes(&size)?;
+    }
+    let zeros = file.randomized == Some(false) && file.payload_file.is_none();
+    plan.workload.payload = load.payload.unwrap_or(if zeros { Payload::Zeros } else { Payload::Random });
+    let keyed = || file.keyed.map(|keyed| if keyed { Keys::Uniform(100_000) } else { Keys::None });
+    let of_preset = || preset.and_then(|preset| preset.keys.parse().ok());
+    plan.workload.keys = load.keys.or_else(keyed).or_else(of_preset).unwrap_or(Keys::None);
+    plan.workload.seed = load.seed;
+    plan.producers = load.producers.or(file.producers).or(preset.map(|preset| preset.producers)).unwrap_or(1);
+    plan.acks = load.acks.clone().unwrap_or_else(|| "all".to_owned());
+    plan.batch_size = load.batch_size.or(preset.map(|preset| preset.batch_size)).unwrap_or(16_384);
+    let default_linger = if light { 0 } else { 5 };
+    plan.linger =
+        load.linger.unwrap_or(Duration::from_millis(preset.map_or(default_linger, |preset| preset.linger_ms)));
+    if !plan.linger.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(wrong_call("--linger counts whole milliseconds, as linger.ms does".to_owned()));
+    }
+    plan.compression = load.compression.clone().unwrap_or_else(|| "none".to_owned());
+    plan.in_flight = load.in_flight.unwrap_or(5);
+    plan.idempotence = load.idempotence;
+    plan.outstanding =
+        load.outstanding.or(preset.and_then(|preset| preset.outstanding).filter(|_| plan.rate == Rate::Max));
+    plan.verify = load.verify;
+    if let Some(minutes) = file.minutes.filter(|_| plan.duration == Plan::default().duration) {
+        plan.duration = Duration::from_secs(minutes * 60);
+    }
+    if let Some(minutes) = file.warmup_minutes.filter(|_| plan.warmup == Plan::default().warmup) {
+        plan.warmup = Duration::from_secs(minutes * 60);
+    }
+    if plan.label.is_empty() {
+        plan.label = file.name.or(preset.map(|preset| preset.name.to_owned())).unwrap_or_default();
+    }
+    if let Some(read) = read {
+        plan.consumers = file.consumers_per_group.unwrap_or(1);
+        plan.groups = file.groups.unwrap_or(0);
+        read_of(plan, read);
+    }
+    Ok(())
+}
+
+fn read_of(plan: &mut Plan, read: &ReadArgs) {
+    plan.consumers = read.consumers.unwrap_or(plan.consumers);
+    plan.groups = read.groups.unwrap_or(plan.groups);
+}
+
+fn sizes(text: &str) -> Result<Sizes, Failure> {
+    match text.strip_prefix("file:") {
+        Some(path) => {
+            let lines = fs::read_to_string(path).with_context(|| path.to_owned())?;
+            Sizes::from_lines(&lines).map_err(|why| anyhow!("{path}: {why}").into())
+        }
+        None => text.parse().map_err(wrong_call),
+    }
+}
+
+/// The call as it was made, quoted for a shell.
+pub(super) fn command_line() -> String {
+    let quoted = |word: String| {
+        let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let mut words = std::env::args().map(quoted);
+    let program = words.next().unwrap_or_default();
+    let name =
+        Path::new(&program).file_name().map_or_else(|| program.clone(), |name| name.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// A message and exit code 2, as clap does it.
+pub(super) fn wrong_call(why: String) -> Failure {
+    // Nobody is left to tell when this fails.
+    _ = problems::write_error(&mut std::io::stderr().lock(), problems::paint_stderr(), &why);
+    Failure::Told(2)
+}
+
+/// Errors in settings are shown as such; all else is one line.
+pub(super) fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Plan(why) => wrong_call(why),
+        BenchError::Client(ClientError::Settings(problems)) => Failure::Config(problems),
+        other => Failure::Operation(other.into()),
+    }
+}
+
+/// A report that cannot be written is better known before an hour of measuring.
+pub(super) fn try_path(path: &Path) -> Result<(), Failure> {
+    let tried = fs::OpenOptions::new().append(true).create(true).open(path);
+    tried.map(drop).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::from)
+}
+
+/// The first Ctrl-C ends the run and its report is written; the second ends the process.
+pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
+    let listening = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            for pressed in 0.. {
+                if tokio::signal::ctrl_c().await.is_err() {
+                    return;
+                }
+                match pressed {
+                    0 if !cancel.is_cancelled() => cancel.cancel(),
+                    _ => std::process::exit(130),
+                }
+            }
+        });
+    };
+    // Without that thread Ctrl-C ends the process as it always does.
+    _ = std::thread::Builder::new().name("ctrl-c".to_owned()).spawn(listening);
+}
+
+/// Writes what was asked for, prints the result, and judges.
+fn conclude(run: &Run, output: &OutputArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let mut written = Ok(());
+    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| {
+        if let Some(path) = path
+            && let Err(error) = fs::write(path, text())
+        {
+            // The rest is written and printed all the same: a full disk costs one file, not the run.
+            written = Err(anyhow!(error).context(format!("cannot write {}", path.display())));
+        }
+    };
+    write(&output.out, &|| run.to_json());
+    write(&output.html, &|| html::page(std::slice::from_ref(run)));
+    write(&output.omb_out, &|| format!("{:#}\n", omb::result(run)));
+    match output.output {
+        Format::Table => write_table(out, std::slice::from_ref(run))?,
+        Format::Json => out.write_all(run.to_json().as_bytes())?,
+    }
+    out.flush()?;
+    written?;
+    let mut against = Vec::new();
+    if run.verdict.lossy {
+        against.push(run.verification.sentence());
+    }
+    if !run.verdict.valid && !run.verdict.lossy {
+        against.extend(run.verdict.reasons.iter().cloned());
+    }
+    against.extend(output.fail_if.iter().filter_map(|condition| condition.fails(run)));
+    if against.is_empty() {
+        return Ok(());
+    }
+    for reason in against {
+        _ = problems::write_error(&mut std::io::stderr().lock(), problems::paint_stderr(), &reason);
+    }
+    Err(Failure::Told(EXIT_VERDICT))
+}
+
+fn report(args: &ReportArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let mut runs = Vec::new();
+    for path in &args.runs {
+        let mut run = read_report(path)?;
+        if run.label.is_empty() && args.runs.len() > 1 {
+            run.label =
+                path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
+        }
+        runs.push(run);
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, html::page(&runs)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(write_table(out, &runs)?)
+}
+
+fn read_report(path: &Path) -> anyhow::Result<Run> {
+    let length = fs::metadata(path).with_context(|| path.display().to_string())?.len();
+    if length > REPORT_BYTES_MAX {
+        bail!("{}: {} are no run.json", path.display(), units::bytes(length as f64));
+    }
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Run::from_json(&text).map_err(|why| anyhow!("{} {why}", path.display()))
+}

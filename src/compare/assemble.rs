@@ -1,0 +1,244 @@
+//! From the journal's turns to the comparison: cells with their findings, classes and notes.
+//!
+//! Pure. Owns how turns become a cell's report. Always true: a cell one target lost records in is lossy and says nothing of speed;
+//! one whose targets promise different things is crossed, and says so; latency histograms are added, never averaged.
+
+use super::metric::Metric;
+use super::presets::Cell;
+use super::report::{CellReport, Measurement, State};
+use super::verdict;
+use crate::bench::recorder::{decode, encode};
+
+/// What is known of a cell beside its turns.
+pub(super) struct Known<'a> {
+    /// Names of the targets.
+    pub(super) names: [&'a str; 2],
+    /// `shared` or `pinned`.
+    pub(super) layout: &'a str,
+    /// Records per second offered, where they are a share of a maximum.
+    pub(super) rate: Option<f64>,
+    /// What the unmeasured round found missing, by target.
+    pub(super) lossy: Vec<(usize, String)>,
+    /// The calls that do it alone.
+    pub(super) commands: Vec<String>,
+    /// The second target's numbers are those of an earlier comparison (or the first's).
+    pub(super) recorded: bool,
+    /// Of the resampling.
+    pub(super) seed: u64,
+}
+
+/// The report of a cell.
+pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measurement>) -> CellReport {
+    let names = known.names;
+    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements, known.seed);
+    let classes = [0, 1].map(|target| class(&measurements, target));
+    let asked = classes.iter().all(|class| !class.is_empty());
+    let (fair, sentence) =
+        if asked { verdict::classes(names, [&classes[0], &classes[1]]) } else { (true, String::new()) };
+    let mut lossy: Vec<(usize, String)> = known.lossy;
+    lossy.extend(measurements.iter().filter(|one| !one.lossy.is_empty()).map(|one| (one.target, one.lossy.clone())));
+    lossy.dedup();
+    let failed =
+        [0, 1].iter().any(|target| !measurements.iter().any(|one| one.target == *target && one.error.is_empty()));
+    let state = match () {
+        () if !lossy.is_empty() => State::Lossy,
+        () if failed => State::Failed,
+        () if !fair => State::Crossed,
+        () => State::Valid,
+    };
+    for (target, why) in &lossy {
+        notes.insert(0, format!("{} broke its promise: {why}.", names.get(*target).unwrap_or(&"?")));
+    }
+    if state == State::Lossy {
+        // A number of a broker that loses records is no number.
+        for finding in &mut findings {
+            "no headline: records were lost".clone_into(&mut finding.word);
+        }
+    }
+    if state == State::Crossed {
+        for finding in &mut findings {
+            "not comparable: different promises".clone_into(&mut finding.word);
+        }
+    }
+    for target in [0, 1] {
+        let errors: Vec<&str> = measurements
+            .iter()
+            .filter(|one| one.target == target && !one.error.is_empty())
+            .map(|one| one.error.as_str())
+            .collect();
+        if let Some(first) = errors.first() {
+            notes.push(format!("{}: {} turn(s) without numbers: {first}", names[target], errors.len()));
+        }
+    }
+    if known.recorded {
+        notes.push("One side is recorded: the pairs were not measured back to back, so what changed on the host between the two days is in the ratios.".to_owned());
+    }
+    for note in &mut notes {
+        for (words, target) in [("The first target", names[0]), ("The second target", names[1])] {
+            if note.starts_with(words) {
+                *note = note.replacen(words, target, 1);
+            }
+        }
+    }
+    let histograms = if cell.metrics.contains(&Metric::P99) {
+        vec![merged(&measurements, 0), merged(&measurements, 1)]
+    } else {
+        vec![String::new(); 2]
+    };
+    CellReport {
+        key: cell.key.clone(),
+        workload: cell.workload.to_owned(),
+        name: cell.name.clone(),
+        load: cell.load.clone(),
+        layout: known.layout.to_owned(),
+        offered: known.rate,
+        offered_share: cell.share,
+        classes: classes.to_vec(),
+        class_sentence: sentence,
+        client: cell.plan.client_facts(),
+        commands: known.commands,
+        state,
+        measurements: measurements.into_iter().map(|one| Measurement { histogram: String::new(), ..one }).collect(),
+        findings,
+        histograms,
+        notes,
+    }
+}
+
+/// What acknowledgements of a target meant; the weakest word when turns differ.
+fn class(measurements: &[Measurement], target: usize) -> String {
+    let mut classes: Vec<&str> = measurements
+        .iter()
+        .filter(|one| one.target == target && !one.ack_class.is_empty())
+        .map(|one| one.ack_class.as_str())
+        .collect();
+    classes.sort_unstable();
+    classes.dedup();
+    classes.join(" or ")
+}
+
+/// Histograms of a target added up; empty where there is none.
+fn merged(measurements: &[Measurement], target: usize) -> String {
+    let mut all = crate::bench::recorder::histogram();
+    for one in measurements.iter().filter(|one| one.target == target && !one.histogram.is_empty()) {
+        if let Ok(histogram) = decode(&one.histogram) {
+            // All have the bounds of `histogram()`; one of another tool's that does not fit is left out.
+            _ = all.add(&histogram);
+        }
+    }
+    if all.is_empty() { String::new() } else { encode(&all) }
+}
+
+/// Turns of a recorded comparison that stand for this cell's, as `target`'s.
+pub(super) fn recorded_turns(
+    recorded: &super::report::Comparison,
+    place: usize,
+    cell: &Cell,
+    layout: &str,
+    target: usize,
+) -> (Vec<Measurement>, Option<f64>) {
+    let same = |found: &&CellReport| found.key == cell.key && found.layout == layout && found.load == cell.load;
+    let Some(found) = recorded.cells.iter().find(same) else { return (Vec::new(), None) };
+    let turns =
+        found.measurements.iter().filter(|one| one.target == place).map(|one| Measurement { target, ..one.clone() });
+    let mut turns: Vec<Measurement> = turns.collect();
+    if let (Some(first), Some(histogram)) = (turns.first_mut(), found.histograms.get(place)) {
+        // The sum of all is kept once; adding it up again gives itself.
+        first.histogram = histogram.clone();
+    }
+    (turns, found.offered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::presets::{Preset, cells};
+    use crate::compare::report::Comparison;
+
+    fn cell(key: &str) -> Cell {
+        cells(Preset::Quick, &Preset::Quick.pacing(), 1).into_iter().find(|cell| cell.key == key).unwrap()
+    }
+
+    fn known() -> Known<'static> {
+        Known {
+            names: ["ringlog", "kafka"],
+            layout: "shared",
+            rate: None,
+            lossy: Vec::new(),
+            commands: Vec::new(),
+            recorded: false,
+            seed: 1,
+        }
+    }
+
+    fn turns(classes: [&str; 2]) -> Vec<Measurement> {
+        let mut latency = crate::bench::recorder::histogram();
+        latency.saturating_record(700);
+        let turn = |pair: u32, target: usize| Measurement {
+            pair,
+            target,
+            ack_class: classes[target].to_owned(),
+            numbers: [
+                ("records_per_second".to_owned(), 10.0 * (2.0 - target as f64)),
+                ("bytes_per_second".to_owned(), 5.0),
+            ]
+            .into(),
+            histogram: encode(&latency),
+            ..Measurement::default()
+        };
+        (0..5).flat_map(|pair| [turn(pair, 0), turn(pair, 1)]).collect()
+    }
+
+    #[test]
+    fn a_cell_says_who_is_faster_and_what_was_promised() {
+        let report = cell_report(&cell("W1"), known(), turns(["written", "page-cache"]));
+        assert_eq!((report.state, report.findings[0].word.as_str()), (State::Valid, "faster"));
+        assert!(report.class_sentence.contains("ringlog is the stricter one"));
+        assert_eq!(decode(&report.histograms[1]).unwrap().len(), 5);
+        assert!(report.measurements.iter().all(|one| one.histogram.is_empty()), "the sum is kept once");
+    }
+
+    #[test]
+    fn a_target_that_loses_records_gets_no_headline() {
+        let known = Known { lossy: vec![(1, "3 LOST".to_owned())], ..known() };
+        let report = cell_report(&cell("W1"), known, turns(["written", "page-cache"]));
+        assert_eq!(report.state, State::Lossy);
+        assert!(report.findings.iter().all(|finding| finding.is_better().is_none()));
+        assert!(report.notes[0].contains("kafka broke its promise: 3 LOST"));
+    }
+
+    #[test]
+    fn crossed_promises_are_no_comparison() {
+        let report = cell_report(&cell("W1"), known(), turns(["written", "flush-each"]));
+        assert_eq!(report.state, State::Crossed);
+        assert!(report.findings[0].word.contains("not comparable"));
+        assert!(report.class_sentence.contains("NOT promise the same"));
+    }
+
+    #[test]
+    fn turns_without_numbers_are_told_and_a_target_without_any_failed() {
+        let mut measured = turns(["written", "page-cache"]);
+        for one in measured.iter_mut().filter(|one| one.target == 1) {
+            one.error = "connection refused".to_owned();
+        }
+        let report = cell_report(&cell("W1"), known(), measured);
+        assert_eq!(report.state, State::Failed);
+        assert!(
+            report.notes.iter().any(|note| note.contains("kafka: 5 turn(s) without numbers: connection refused")),
+            "{:?}",
+            report.notes
+        );
+    }
+
+    #[test]
+    fn recorded_turns_are_those_of_the_same_load() {
+        let mut recorded = Comparison::default();
+        recorded.cells.push(cell_report(&cell("W1"), known(), turns(["written", "page-cache"])));
+        let (found, _) = recorded_turns(&recorded, 1, &cell("W1"), "shared", 0);
+        assert!(found.len() == 5 && found.iter().all(|one| one.target == 0 && one.ack_class == "page-cache"));
+        assert_eq!(decode(&merged(&found, 0)).unwrap().len(), 5);
+        assert!(recorded_turns(&recorded, 1, &cell("W1"), "pinned", 0).0.is_empty());
+        let other = Cell { load: "something else".to_owned(), ..cell("W1") };
+        assert!(recorded_turns(&recorded, 1, &other, "shared", 0).0.is_empty());
+    }
+}

@@ -1,0 +1,299 @@
+//! The numbers a comparison is made of, and what an acknowledgement promises.
+//!
+//! Pure. Owns which numbers there are, where they lie in a run, which direction is the good one, and the words for it. Always
+//! true: a number that was not measured is absent, never zero.
+
+use super::report::Measurement;
+use crate::bench::report::{Percentiles, Run};
+
+/// A number of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Records acknowledged (read, where reading is measured) per second.
+    Records,
+    /// Their bytes per second.
+    Bytes,
+    /// Bytes delivered to consumers per second.
+    Egress,
+    /// Requests per second.
+    Requests,
+    /// Half of the records waited no longer, microseconds.
+    P50,
+    /// 99 %.
+    P99,
+    /// 99.9 %.
+    P999,
+    /// The broker's own processor time per megabyte.
+    CpuPerMb,
+    /// The machine's processor time less the client's, write-back included, per megabyte.
+    SystemCpuPerMb,
+    /// The broker's processor time per produce request.
+    CpuPerRequest,
+    /// The broker's processor time per thousand records.
+    CpuPerThousand,
+    /// Cores the broker keeps busy.
+    CpuShare,
+    /// Resident memory.
+    Rss,
+    /// Bytes the device wrote per byte acknowledged.
+    WriteAmplification,
+    /// Context switches per second.
+    Switches,
+    /// From the start of the process to the first acknowledged record, seconds.
+    Seconds,
+    /// The longest a record waited while the broker was killed and started again, seconds.
+    Outage,
+}
+
+use Metric::{
+    Bytes, CpuPerMb, CpuPerRequest, CpuPerThousand, CpuShare, Egress, Outage, P50, P99, P999, Records, Requests, Rss,
+    Seconds, Switches, SystemCpuPerMb, WriteAmplification,
+};
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Records,
+        Bytes,
+        Egress,
+        Requests,
+        P50,
+        P99,
+        P999,
+        CpuPerMb,
+        SystemCpuPerMb,
+        CpuPerRequest,
+        CpuPerThousand,
+        CpuShare,
+        Rss,
+        WriteAmplification,
+        Switches,
+        Seconds,
+        Outage,
+    ];
+
+    /// In files.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Records => "records_per_second",
+            Bytes => "bytes_per_second",
+            Egress => "consumed_bytes_per_second",
+            Requests => "requests_per_second",
+            P50 => "p50_us",
+            P99 => "p99_us",
+            P999 => "p999_us",
+            CpuPerMb => "cpu_ms_per_mb",
+            SystemCpuPerMb => "system_cpu_ms_per_mb",
+            CpuPerRequest => "cpu_us_per_request",
+            CpuPerThousand => "cpu_ms_per_1000_records",
+            CpuShare => "cores_busy",
+            Rss => "rss_bytes",
+            WriteAmplification => "write_amplification",
+            Switches => "context_switches_per_second",
+            Seconds => "start_seconds",
+            Outage => "outage_seconds",
+        }
+    }
+
+    /// From [`Metric::key`].
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.key() == key)
+    }
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Records => "records per second",
+            Bytes => "bytes per second",
+            Egress => "bytes delivered per second",
+            Requests => "requests per second",
+            P50 => "p50 latency",
+            P99 => "p99 latency",
+            P999 => "p99.9 latency",
+            CpuPerMb => "broker CPU per MB",
+            SystemCpuPerMb => "machine CPU per MB",
+            CpuPerRequest => "broker CPU per request",
+            CpuPerThousand => "broker CPU per 1,000 records",
+            CpuShare => "processor share",
+            Rss => "resident memory",
+            WriteAmplification => "write amplification",
+            Switches => "context switches",
+            Seconds => "time to the first acknowledgement",
+            Outage => "outage after kill -9",
+        }
+    }
+
+    /// The words of a first target that is better, and of one that is worse.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            CpuPerMb | SystemCpuPerMb | CpuPerRequest | CpuPerThousand | CpuShare => ("cheaper", "dearer"),
+            Rss => ("smaller", "larger"),
+            WriteAmplification | Switches => ("fewer", "more"),
+            _ => ("faster", "slower"),
+        }
+    }
+
+    /// Whether a larger number is the better one.
+    pub const fn more_is_better(self) -> bool {
+        self.is_rate()
+    }
+
+    /// Whether it is a throughput, which a client can be the limit of.
+    pub const fn is_rate(self) -> bool {
+        matches!(self, Records | Bytes | Egress | Requests)
+    }
+
+    /// Where it lies in a run; of those that a run alone does not have, `None`.
+    fn of(self, run: &Run) -> Option<f64> {
+        let results = &run.results;
+        let latency = |pick: fn(&Percentiles) -> u64| run.headline_latency().map(|all| pick(all) as f64);
+        let positive = |value: f64| (value > 0.0).then_some(value);
+        match self {
+            Records => positive(results.records_per_second),
+            Bytes => positive(results.bytes_per_second),
+            Egress => positive(results.consumed_bytes_per_second),
+            Requests => results.requests_per_second,
+            P50 => latency(|all| all.p50),
+            P99 => latency(|all| all.p99),
+            P999 => latency(|all| all.p999),
+            CpuPerMb => run.broker.cpu_ms_per_mb,
+            CpuPerRequest => run.broker.cpu_us_per_request,
+            CpuPerThousand => run.broker.cpu_ms_per_1000_records,
+            CpuShare => run.broker.cores_busy,
+            Rss => run.broker.rss_bytes.map(|bytes| bytes as f64),
+            WriteAmplification => run.broker.write_amplification,
+            Switches => run
+                .broker
+                .context_switches
+                .filter(|_| results.seconds > 0.0)
+                .map(|count| count as f64 / results.seconds),
+            SystemCpuPerMb | Seconds | Outage => None,
+        }
+    }
+}
+
+/// Beside the metrics: bytes of a request on average, the abscissa of the cost curve.
+pub const BYTES_PER_REQUEST: &str = "bytes_per_request";
+
+/// A turn's numbers from its run.
+pub fn measurement(run: &Run) -> Measurement {
+    let mut one = Measurement {
+        started_at: run.started_at.clone(),
+        ack_class: run.ack_class.clone(),
+        client_bound: run.verdict.client_bound,
+        reasons: run.verdict.reasons.clone(),
+        lossy: if run.verdict.lossy { run.verification.sentence() } else { String::new() },
+        checked: run.verification.checked,
+        histogram: histogram(run).cloned().unwrap_or_default(),
+        ..Measurement::default()
+    };
+    for metric in Metric::ALL {
+        if let Some(value) = metric.of(run).filter(|value| value.is_finite()) {
+            one.numbers.insert(metric.key().to_owned(), value);
+        }
+    }
+    if let Some(batches) = run.results.batches.as_ref().filter(|batches| batches.requests > 0) {
+        let bytes = batches.bytes_per_batch * batches.batches_per_request;
+        one.numbers.insert(BYTES_PER_REQUEST.to_owned(), bytes);
+    }
+    one
+}
+
+/// The histogram of the latency people ask for first.
+fn histogram(run: &Run) -> Option<&String> {
+    let key = if run.headline_latency_name() == "end to end" { "end_to_end_us" } else { "response_us" };
+    run.histograms.get(key)
+}
+
+/// What an acknowledgement promises, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing.
+    Nothing,
+    /// Lost by a killed broker.
+    InMemory,
+    /// Survives a killed broker, not a power loss.
+    SurvivesKill,
+    /// As before, and synced now and then.
+    SyncedSometimes,
+    /// Survives power loss.
+    Synced,
+    /// The broker does not say.
+    Unknown,
+}
+
+impl Promise {
+    /// Of a class as a report names it.
+    pub fn of(class: &str) -> Self {
+        match class {
+            "none" => Self::Nothing,
+            "memory" => Self::InMemory,
+            "written" | "page-cache" => Self::SurvivesKill,
+            "flushed" | "flush-each" => Self::Synced,
+            other if other.starts_with("flush-every-") => Self::SyncedSometimes,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// In a few words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing is promised",
+            Self::InMemory => "lost by a killed broker",
+            Self::SurvivesKill => "survives a killed broker",
+            Self::SyncedSometimes => "synced after some records",
+            Self::Synced => "survives power loss",
+            Self::Unknown => "not known",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::BatchFacts;
+
+    #[test]
+    fn every_metric_has_a_key_of_its_own() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::from_key(metric.key()), Some(metric));
+        }
+        assert_eq!(Metric::from_key("colour"), None);
+    }
+
+    #[test]
+    fn a_run_gives_the_numbers_it_has_and_no_others() {
+        let mut run = Run { kind: "produce".to_owned(), ..Run::default() };
+        run.results.records_per_second = 10.0;
+        run.results.response_us = Some(Percentiles { p50: 7, p99: 9, ..Percentiles::default() });
+        run.results.batches =
+            Some(BatchFacts { requests: 2, bytes_per_batch: 100.0, batches_per_request: 3.0, ..BatchFacts::default() });
+        run.histograms.insert("response_us".to_owned(), "blob".to_owned());
+        let one = measurement(&run);
+        assert_eq!(
+            (one.number("records_per_second"), one.number("p99_us"), one.number(BYTES_PER_REQUEST)),
+            (Some(10.0), Some(9.0), Some(300.0))
+        );
+        assert_eq!((one.number("cpu_ms_per_mb"), one.number("bytes_per_second")), (None, None));
+        assert_eq!(one.histogram, "blob");
+    }
+
+    #[test]
+    fn end_to_end_runs_show_the_latency_that_is_theirs() {
+        let mut run = Run { kind: "e2e".to_owned(), ..Run::default() };
+        run.results.response_us = Some(Percentiles { p50: 7, ..Percentiles::default() });
+        run.results.end_to_end_us = Some(Percentiles { p50: 70, ..Percentiles::default() });
+        run.histograms =
+            [("response_us".to_owned(), "r".to_owned()), ("end_to_end_us".to_owned(), "e".to_owned())].into();
+        let one = measurement(&run);
+        assert_eq!((one.number("p50_us"), one.histogram.as_str()), (Some(70.0), "e"));
+    }
+
+    #[test]
+    fn the_names_of_both_houses_mean_promises() {
+        assert_eq!(Promise::of("written"), Promise::of("page-cache"));
+        assert_eq!(Promise::of("flushed"), Promise::of("flush-each"));
+        assert_eq!(Promise::of("flush-every-7"), Promise::SyncedSometimes);
+        assert_eq!(Promise::of("surprise"), Promise::Unknown);
+    }
+}

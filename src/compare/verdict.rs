@@ -1,0 +1,335 @@
+//! From measured pairs to what may be said: faster, slower, or no difference shown.
+//!
+//! Pure. Owns the rules. Always true: a word of difference is said only when the 95 % interval of the paired ratio leaves 1 out and
+//! there were at least [`PAIRS_MIN`] pairs; a rate the client limited is no win of a broker's; disturbed pairs are left out
+//! only while enough others remain, never by their result.
+//! Source: the paired design of the method rules; `bench::stats` for the arithmetic.
+
+use serde::{Deserialize, Serialize};
+
+use super::metric::{Metric, Promise};
+use super::report::Measurement;
+use crate::bench::stats::{self, Interval, median, paired_ratio};
+use crate::bench::units;
+
+/// Pairs below which nothing is claimed: an interval of fewer says more about luck.
+pub const PAIRS_MIN: usize = 5;
+/// Share of processor time a hypervisor may take before a pair counts as disturbed.
+pub const STEAL_MAX: f64 = 0.02;
+/// A target whose last pairs differ from its first by more than this is told to be still changing.
+const TREND_MAX: f64 = 0.15;
+
+/// What may be said of one number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// [`Metric::key`].
+    pub metric: String,
+    /// Medians of the first and the second target.
+    pub medians: Vec<f64>,
+    /// First over second, over the pairs; left out where there was no pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Interval>,
+    /// Pairs that were used.
+    pub pairs: u32,
+    /// `faster`, `slower`, `cheaper`, … `no difference shown`, `client-bound`, `too few pairs`, `not measured`.
+    pub word: String,
+}
+
+impl Finding {
+    /// Whether the first target was shown to be better, worse, or neither.
+    pub fn is_better(&self) -> Option<bool> {
+        let metric = Metric::from_key(&self.metric)?;
+        let (better, worse) = metric.words();
+        (self.word == better).then_some(true).or_else(|| (self.word == worse).then_some(false))
+    }
+
+    /// `ringlog faster than kafka: 1.84× [1.71, 1.97] the records per second`.
+    pub fn sentence(&self, first: &str, second: &str) -> String {
+        let Some(metric) = Metric::from_key(&self.metric) else { return String::new() };
+        let ratio = self
+            .ratio
+            .map(|ratio| format!("{:.2}× [{:.2}, {:.2}] the {}", ratio.value, ratio.low, ratio.high, metric.name()))
+            .unwrap_or_default();
+        match self.is_better() {
+            Some(_) => format!("{first} {} than {second}: {ratio}", self.word),
+            None if ratio.is_empty() => format!("{}: {}", metric.name(), self.word),
+            None => format!("{}: {ratio}", self.word),
+        }
+    }
+}
+
+/// The measured pairs, both turns of which have numbers, in order; disturbed ones left out while enough remain.
+pub fn pairs(measurements: &[Measurement]) -> (Vec<(&Measurement, &Measurement)>, Vec<String>) {
+    let good = |target: usize| measurements.iter().filter(move |one| one.target == target && one.error.is_empty());
+    let mut pairs: Vec<(&Measurement, &Measurement)> =
+        good(0).filter_map(|ours| Some((ours, good(1).find(|theirs| theirs.pair == ours.pair)?))).collect();
+    pairs.sort_by_key(|(ours, _)| ours.pair);
+    let mut notes = Vec::new();
+    let disturbed = |pair: &&(&Measurement, &Measurement)| pair.0.steal > STEAL_MAX || pair.1.steal > STEAL_MAX;
+    let count = pairs.iter().filter(disturbed).count();
+    if count > 0 && pairs.len() - count >= PAIRS_MIN {
+        pairs.retain(|pair| !disturbed(&pair));
+        notes.push(format!(
+            "{count} pair{} left out: the hypervisor took more than {:.0} % of the processors.",
+            plural(count),
+            STEAL_MAX * 100.0
+        ));
+    } else if count > 0 {
+        notes.push(format!(
+            "The hypervisor took more than {:.0} % of the processors in {count} of {} pairs, too many to leave out.",
+            STEAL_MAX * 100.0,
+            pairs.len()
+        ));
+    }
+    (pairs, notes)
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// What may be said of each metric. `seed` is that of the resampling.
+pub fn findings(metrics: &[Metric], measurements: &[Measurement], seed: u64) -> (Vec<Finding>, Vec<String>) {
+    let (pairs, mut notes) = pairs(measurements);
+    let bound = pairs.iter().filter(|(ours, theirs)| ours.client_bound || theirs.client_bound).count();
+    if bound * 2 > pairs.len() {
+        notes.push(format!("Client-bound in {bound} of {} pairs: the rate is the client's as much as the broker's; processor time per unit still compares.", pairs.len()));
+    }
+    let findings = metrics.iter().map(|metric| finding(*metric, &pairs, bound * 2 > pairs.len(), seed)).collect();
+    if let Some(headline) = metrics.first() {
+        notes.extend((0..2).filter_map(|target| trend(*headline, &pairs, target)));
+    }
+    (findings, notes)
+}
+
+fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound: bool, seed: u64) -> Finding {
+    let values: Vec<(f64, f64)> = pairs
+        .iter()
+        .filter_map(|(ours, theirs)| Some((ours.number(metric.key())?, theirs.number(metric.key())?)))
+        .collect();
+    let of = |pick: fn(&(f64, f64)) -> f64| median(&values.iter().map(pick).collect::<Vec<_>>());
+    let ratio = paired_ratio(&values, seed);
+    let (better, worse) = metric.words();
+    let word = match (&ratio, values.len()) {
+        (None, _) => "not measured",
+        (Some(_), count) if count < PAIRS_MIN => "too few pairs",
+        // A client that is the limit of a rate is the limit of both; a difference could only be its own.
+        (Some(_), _) if client_bound && metric.is_rate() => "client-bound",
+        (Some(ratio), _) => match (stats::finding(ratio), metric.more_is_better()) {
+            (stats::Finding::NoDifferenceShown, _) => "no difference shown",
+            (stats::Finding::Higher, true) | (stats::Finding::Lower, false) => better,
+            _ => worse,
+        },
+    };
+    Finding {
+        metric: metric.key().to_owned(),
+        medians: of(|pair| pair.0).into_iter().chain(of(|pair| pair.1)).collect(),
+        ratio,
+        pairs: u32::try_from(values.len()).unwrap_or(u32::MAX),
+        word: word.to_owned(),
+    }
+}
+
+/// Whether a target was still getting faster (or slower) while it was measured.
+fn trend(metric: Metric, pairs: &[(&Measurement, &Measurement)], target: usize) -> Option<String> {
+    let values: Vec<f64> = pairs
+        .iter()
+        .filter_map(|(ours, theirs)| (if target == 0 { ours } else { theirs }).number(metric.key()))
+        .filter(|value| *value > 0.0)
+        .collect();
+    let third = values.len() / 3;
+    if values.len() < PAIRS_MIN || third == 0 {
+        return None;
+    }
+    let (first, last) = (median(&values[..third])?, median(&values[values.len() - third..])?);
+    let growth = last / first - 1.0;
+    (growth.abs() > TREND_MAX).then(|| {
+        let which = if target == 0 { "The first target" } else { "The second target" };
+        format!(
+            "{which} was still changing: its {} were {:+.0} % in the last pairs against the first.",
+            metric.name(),
+            growth * 100.0
+        )
+    })
+}
+
+/// Whether what two targets promise may be compared, and the sentence that belongs beside the numbers.
+pub fn classes(names: [&str; 2], classes: [&str; 2]) -> (bool, String) {
+    let promises = classes.map(Promise::of);
+    let [ours, theirs] = promises;
+    let said = format!("{}: {}; {}: {}.", names[0], classes[0], names[1], classes[1]);
+    match (ours, theirs) {
+        (Promise::Unknown, _) | (_, Promise::Unknown) => (
+            true,
+            format!(
+                "{said} At least one broker does not say what its acknowledgement means: whether they promise the same is not known."
+            ),
+        ),
+        _ if ours == theirs && classes[0] == classes[1] => (true, format!("{said} Both promise the same.")),
+        _ if ours == theirs && ours == Promise::SurvivesKill => {
+            let stricter = if classes[0] == "written" { names[0] } else { names[1] };
+            (
+                true,
+                format!(
+                    "{said} Both survive a killed broker and neither a power loss; {stricter} is the stricter one: it answers after the \
+                     write has reached the device, the other while it is in the kernel's memory."
+                ),
+            )
+        }
+        _ if ours == theirs => {
+            (true, format!("{said} Both promise the same by different names: synced to the device."))
+        }
+        _ => (
+            false,
+            format!(
+                "{said} They do NOT promise the same ({} against {}): a faster number of the weaker one is no win.",
+                ours.words(),
+                theirs.words()
+            ),
+        ),
+    }
+}
+
+/// The limits of the host that moved by more than 15 % between two looks at them.
+pub fn drift(ceilings: &[crate::bench::report::Ceilings]) -> Option<String> {
+    let worst = ceilings.windows(2).map(|two| crate::bench::ceilings::drift(&two[0], &two[1])).fold(0.0, f64::max);
+    (worst > crate::bench::assemble::DRIFT_MAX).then(|| {
+        format!(
+            "What this host can do changed by up to {:.0} % between two rounds (other load, or a noisy hypervisor). Pairs are measured \
+             back to back, so that slow changes cancel in the ratios; absolute numbers are those of a disturbed host.",
+            worst * 100.0
+        )
+    })
+}
+
+/// A number as its metric is read.
+pub fn shown(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::Records | Metric::Requests => format!("{}/s", units::count(value)),
+        Metric::Bytes | Metric::Egress => format!("{}/s", units::bytes(value)),
+        Metric::P50 | Metric::P99 | Metric::P999 => units::micros(value),
+        Metric::CpuPerMb | Metric::SystemCpuPerMb => format!("{} ms/MB", units::digits(value)),
+        Metric::CpuPerRequest => format!("{} µs", units::digits(value)),
+        Metric::CpuPerThousand => format!("{} ms", units::digits(value)),
+        Metric::CpuShare => format!("{} %", units::digits(value * 100.0)),
+        Metric::Rss => units::bytes(value),
+        Metric::WriteAmplification => format!("{}×", units::digits(value)),
+        Metric::Switches => format!("{}/s", units::count(value)),
+        Metric::Seconds | Metric::Outage => units::micros(value * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(target: usize, pair: u32, records: f64) -> Measurement {
+        Measurement {
+            target,
+            pair,
+            numbers: [("records_per_second".to_owned(), records)].into(),
+            ..Measurement::default()
+        }
+    }
+
+    fn of(values: &[(f64, f64)]) -> Vec<Measurement> {
+        let pairs = values.iter().zip(0..);
+        pairs.flat_map(|((ours, theirs), pair)| [measured(0, pair, *ours), measured(1, pair, *theirs)]).collect()
+    }
+
+    fn word(measurements: &[Measurement]) -> String {
+        findings(&[Metric::Records], measurements, 1).0[0].word.clone()
+    }
+
+    #[test]
+    fn a_difference_is_said_only_when_the_interval_leaves_one_out() {
+        let clear = [(20.0, 10.0), (21.0, 10.0), (19.0, 10.0), (20.0, 10.5), (20.5, 10.0)];
+        assert_eq!(word(&of(&clear)), "faster");
+        assert_eq!(word(&of(&clear.map(|(ours, theirs)| (theirs, ours)))), "slower");
+        assert_eq!(
+            word(&of(&[(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)])),
+            "no difference shown"
+        );
+    }
+
+    #[test]
+    fn fewer_than_five_pairs_claim_nothing_and_a_pair_needs_both_turns() {
+        assert_eq!(word(&of(&[(20.0, 10.0); 4])), "too few pairs");
+        let mut broken = of(&[(20.0, 10.0); 5]);
+        broken[3].error = "the broker died".to_owned();
+        assert_eq!(word(&broken), "too few pairs");
+        assert_eq!(word(&[]), "not measured");
+    }
+
+    #[test]
+    fn a_rate_the_client_limited_is_no_win_but_its_cost_is() {
+        let mut all = of(&[(20.0, 10.0); 5]);
+        for one in &mut all {
+            one.client_bound = true;
+            one.numbers.insert("cpu_ms_per_mb".to_owned(), if one.target == 0 { 1.0 } else { 3.0 });
+        }
+        let (findings, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all, 1);
+        assert_eq!((findings[0].word.as_str(), findings[1].word.as_str()), ("client-bound", "cheaper"));
+        assert!(notes[0].contains("Client-bound in 5 of 5"));
+        assert_eq!(findings[1].is_better(), Some(true));
+    }
+
+    #[test]
+    fn disturbed_pairs_go_while_enough_remain() {
+        let mut all = of(&[(20.0, 10.0); 7]);
+        all[0].steal = 0.5;
+        let (kept, notes) = pairs(&all);
+        assert_eq!(kept.len(), 6);
+        assert!(notes[0].contains("1 pair left out"));
+        all[2].steal = 0.5;
+        all[4].steal = 0.5;
+        let (kept, notes) = pairs(&all);
+        assert_eq!(kept.len(), 7);
+        assert!(notes[0].contains("3 of 7"));
+    }
+
+    #[test]
+    fn a_target_that_still_warms_up_is_told() {
+        let warming = [(10.0, 10.0), (10.0, 12.0), (10.0, 14.0), (10.0, 16.0), (10.0, 18.0), (10.0, 20.0)];
+        let (_, notes) = findings(&[Metric::Records], &of(&warming), 1);
+        assert!(notes.iter().any(|note| note.starts_with("The second target was still changing")), "{notes:?}");
+    }
+
+    #[test]
+    fn classes_are_never_crossed_without_a_sentence() {
+        let judge = |ours, theirs| classes(["ringlog", "kafka"], [ours, theirs]);
+        let (fair, words) = judge("written", "page-cache");
+        assert!(fair && words.contains("ringlog is the stricter one"), "{words}");
+        let (fair, words) = judge("flushed", "flush-each");
+        assert!(fair && words.contains("synced to the device"), "{words}");
+        for (ours, theirs) in [
+            ("written", "flush-each"),
+            ("flushed", "page-cache"),
+            ("memory", "page-cache"),
+            ("written", "flush-every-10"),
+        ] {
+            let (fair, words) = judge(ours, theirs);
+            assert!(!fair && words.contains("NOT promise the same"), "{words}");
+        }
+        assert!(judge("written", "unknown").1.contains("not known"));
+        assert!(judge("none", "none").0);
+    }
+
+    #[test]
+    fn sentences_say_who_what_and_how_sure() {
+        let (findings, _) = findings(&[Metric::Records], &of(&[(20.0, 10.0); 5]), 1);
+        assert_eq!(
+            findings[0].sentence("ringlog", "kafka"),
+            "ringlog faster than kafka: 2.00× [2.00, 2.00] the records per second"
+        );
+    }
+
+    #[test]
+    fn drift_of_the_host_is_told() {
+        let ceilings =
+            |disk| crate::bench::report::Ceilings { disk_write_bytes_per_second: disk, ..Default::default() };
+        assert_eq!(drift(&[ceilings(100.0), ceilings(95.0)]), None);
+        assert!(drift(&[ceilings(100.0), ceilings(95.0), ceilings(50.0)]).unwrap().contains("47 %"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO.
+//!
+//! Owns the faults asked for in this process, on whatever shard their files are. Off, it costs one load of an atomic per
+//! operation. Always: a fault strikes once, the first time its operation meets a file below its directory; whatever comes to
+//! files there afterwards is let through, as a kernel lets it, and counted. So who tries again on a file that failed is told
+//! that all is well, which is how data is lost with real disks, and the count tells on it. Source: the kernel reports a
+//! failed flush once, and forgets what it could not write.
+//!
+//! ```text
+//! let fault = fault::ask(Fault::Sync, dir);
+//! ... run the log: its next fdatasync fails ...
+//! assert_eq!((fault.struck(), fault.later()), (true, 0));
+//! ```
+
+#![allow(clippy::disallowed_types, reason = "taken only while a test asks for faults, never otherwise")]
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+/// What fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A write, of which nothing reaches the device.
+    Write,
+    /// A write, all of which reaches the device all the same.
+    WriteThatArrives,
+    /// An fdatasync.
+    Sync,
+}
+
+impl Fault {
+    fn strikes(self, operation: Operation) -> bool {
+        match self {
+            Self::Write | Self::WriteThatArrives => operation == Operation::Write,
+            Self::Sync => operation == Operation::Sync,
+        }
+    }
+}
+
+/// What a file is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operation {
+    Write,
+    Sync,
+}
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static ALL: Mutex<Vec<Arc<Asked>>> = Mutex::new(Vec::new());
+
+struct Asked {
+    fault: Fault,
+    below: PathBuf,
+    struck: AtomicBool,
+    later: AtomicU32,
+}
+
+/// A fault that was asked for; dropped, it is taken back.
+#[must_use = "dropped, the fault is taken back"]
+pub struct Pending(Arc<Asked>);
+
+/// The next such operation on a file below `directory` fails.
+pub fn ask(fault: Fault, directory: &Path) -> Pending {
+    let below = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let asked = Arc::new(Asked { fault, below, struck: AtomicBool::new(false), later: AtomicU32::new(0) });
+    all().push(asked.clone());
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    Pending(asked)
+}
+
+impl Pending {
+    /// Whether it struck.
+    pub fn struck(&self) -> bool {
+        self.0.struck.load(Ordering::Acquire)
+    }
+
+    /// Writes and flushes of files below its directory that began after it struck.
+    pub fn later(&self) -> u32 {
+        self.0.later.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        all().retain(|other| !Arc::ptr_eq(other, &self.0));
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn all() -> std::sync::MutexGuard<'static, Vec<Arc<Asked>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The fault that strikes this operation, if one does.
+pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Fault> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // A file does not keep its path: it would cost every open file, and a rename changes it.
+    let path = std::fs::read_link(format!("/proc/self/fd/{file}")).ok()?;
+    let mut striking = None;
+    for asked in all().iter().filter(|asked| path.starts_with(&asked.below)) {
+        if asked.struck.load(Ordering::Acquire) {
+            asked.later.fetch_add(1, Ordering::AcqRel);
+        } else if striking.is_none() && asked.fault.strikes(operation) {
+            asked.struck.store(true, Ordering::Release);
+            striking = Some(asked.fault);
+        }
+    }
+    striking
+}
+
+/// How it looks.
+pub(super) fn error() -> io::Error {
+    Errno::IO.into()
+}

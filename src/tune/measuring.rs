@@ -1,0 +1,206 @@
+//! Trials in earnest: each is a run of `bench` with one setting changed.
+//!
+//! Shell: opens sockets, makes topics, reads clocks. Owns how a point becomes a plan of bench and a run becomes a measurement.
+//! Always true: a topic made for a trial is deleted after it; what bench says against a run is kept beside its numbers; the clock
+//! goes on from where a journal ended.
+
+use std::time::{Duration, Instant};
+
+use super::load::Load;
+use super::space::{Knob, Point, Space};
+use super::trial::{Facts, Measured, Trial, TrialError};
+use crate::bench::load::{self, Cancel, Progress};
+use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
+use crate::bench::report::Run;
+use crate::bench::schedule::Rate;
+use crate::bench::target::BenchError;
+
+/// What each producer of a closed loop may have outstanding, in full batches per request in flight: one on its way, one filling.
+const OUTSTANDING_BATCHES: u64 = 2;
+/// A closed loop never has fewer records outstanding: an empty pipe measures the pipe.
+const OUTSTANDING_MIN: u64 = 16;
+
+/// Shows what goes on in a trial.
+pub type Watcher<'a> = Box<dyn FnMut(Progress) + 'a>;
+
+/// Measures by bench.
+pub struct Measuring<'a> {
+    base: Plan,
+    space: Space,
+    record_bytes: f64,
+    cancel: Cancel,
+    watcher: Watcher<'a>,
+    started: Instant,
+    resumed_at: Duration,
+    facts: Option<Facts>,
+}
+
+/// The plan that all trials have in common. `connection` carries addresses, settings, process and topic. Errors: the load
+/// cannot be read.
+pub fn base(connection: Plan, load: &Load, warmup: Duration, seed: u64) -> Result<Plan, String> {
+    let workload = load.workload(seed)?;
+    let plan = Plan {
+        kind: if load.consumers > 0 { Kind::Mixed } else { Kind::Produce },
+        partitions: load.partitions,
+        acks: load.acks.clone(),
+        rate: load.rate()?,
+        workload,
+        producers: load.producers,
+        consumers: load.consumers.max(1),
+        groups: 0,
+        warmup,
+        until_steady: false,
+        slo: None,
+        // The last word on correctness is bench's; here it would cost a second read of everything.
+        verify: Verify::Off,
+        ceilings: false,
+        ..connection
+    };
+    plan.check()?;
+    Ok(plan)
+}
+
+impl<'a> Measuring<'a> {
+    /// Ready for its first trial. `resumed_at` is where the journal ended; `facts` what it knew.
+    pub fn new(
+        base: Plan,
+        space: Space,
+        load: &Load,
+        cancel: Cancel,
+        resumed_at: Duration,
+        facts: Option<Facts>,
+        watcher: Watcher<'a>,
+    ) -> Self {
+        Self {
+            base,
+            space,
+            record_bytes: load.record_bytes(),
+            cancel,
+            watcher,
+            started: Instant::now(),
+            resumed_at,
+            facts,
+        }
+    }
+
+    /// Runs the load at Kafka's defaults without counting: a broker on a virtual machine of Java's, and page tables, and
+    /// files, are slower at first. The clock of the budget begins after it.
+    pub fn warm_up(&mut self, duration: Duration) -> Result<(), TrialError> {
+        if !duration.is_zero() {
+            let point = self.space.default_point();
+            self.trial(&point, duration)?;
+        }
+        self.started = Instant::now();
+        Ok(())
+    }
+
+    fn plan(&self, point: &Point, duration: Duration) -> Plan {
+        let value = |knob| self.space.value(point, knob);
+        let small = |knob| u32::try_from(value(knob)).unwrap_or(u32::MAX);
+        let mut plan = Plan {
+            duration,
+            batch_size: value(Knob::BatchSize),
+            linger: Duration::from_millis(value(Knob::Linger)),
+            compression: Knob::Compression.word(value(Knob::Compression)),
+            in_flight: small(Knob::InFlight),
+            ..self.base.clone()
+        };
+        if self.space.factors.iter().any(|factor| factor.knob == Knob::Partitions) {
+            plan.partitions = small(Knob::Partitions);
+        }
+        if plan.kind == Kind::Mixed {
+            plan.settings.push((Knob::FetchMinBytes.name().to_owned(), value(Knob::FetchMinBytes).to_string()));
+        }
+        if plan.rate == Rate::Max && plan.outstanding.is_none() {
+            let in_batch = (value(Knob::BatchSize) as f64 / self.record_bytes.max(1.0)).ceil() as u64;
+            plan.outstanding = Some((OUTSTANDING_BATCHES * u64::from(plan.in_flight) * in_batch).max(OUTSTANDING_MIN));
+        }
+        plan
+    }
+
+    fn trial(&mut self, point: &Point, duration: Duration) -> Result<Measured, TrialError> {
+        let plan = self.plan(point, duration);
+        let run = load::run(&plan, &self.cancel, &mut self.watcher).map_err(|error| {
+            // Whatever fails after Ctrl-C failed because of it.
+            if self.cancel.is_cancelled() { TrialError::Interrupted } else { TrialError::Failed(error.into()) }
+        })?;
+        if self.cancel.is_cancelled() || run.verdict.interrupted {
+            return Err(TrialError::Interrupted);
+        }
+        self.facts.get_or_insert_with(|| facts(&run));
+        Ok(measured(&run))
+    }
+}
+
+impl Trial for Measuring<'_> {
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Measured, TrialError> {
+        self.trial(point, duration)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.resumed_at + self.started.elapsed()
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        self.facts.clone()
+    }
+}
+
+fn facts(run: &Run) -> Facts {
+    Facts {
+        software: run.broker.software.clone(),
+        brokers: run.broker.brokers,
+        ack_class: run.ack_class.clone(),
+        ack_words: run.ack.words.clone(),
+        broker_cost_known: run.broker.cpu_ms_per_mb.is_some(),
+        cpu_model: run.host.cpu_model.clone(),
+        cores: run.host.cores,
+        kernel: run.host.kernel.clone(),
+        disk: run.host.disk.clone(),
+    }
+}
+
+/// What a run of bench says, in the tuner's words.
+pub fn measured(run: &Run) -> Measured {
+    let results = &run.results;
+    let end_to_end = (run.kind == "mixed").then_some(results.end_to_end_us.as_ref()).flatten();
+    let latency = end_to_end.or_else(|| run.headline_latency()).cloned().unwrap_or_default();
+    let batches = results.batches.clone().unwrap_or_default();
+    let per_second = |count: u64| count as f64 / results.seconds.max(1e-9);
+    Measured {
+        seconds: results.seconds,
+        offered_per_second: results.offered_per_second,
+        records_per_second: results.records_per_second,
+        bytes_per_second: results.bytes_per_second,
+        p50_us: latency.p50 as f64,
+        p90_us: latency.p90 as f64,
+        p99_us: latency.p99 as f64,
+        p999_us: latency.p999 as f64,
+        max_us: latency.max as f64,
+        mean_us: latency.mean,
+        broker_cpu_ms_per_mb: run.broker.cpu_ms_per_mb,
+        client_cpu_ms_per_mb: Some(run.generator.cpu_ms_per_mb).filter(|cpu| *cpu > 0.0),
+        requests_per_second: per_second(batches.requests),
+        batches_per_second: per_second(batches.batches),
+        records_per_batch: batches.records_per_batch,
+        bytes_per_batch: batches.bytes_per_batch,
+        fill: batches.fill,
+        linger_expired_share: batches.linger_expired_share,
+        compression_ratio: batches.compression_ratio,
+        errors: results.errors,
+        valid: run.verdict.valid && latency.count > 0,
+        client_bound: run.verdict.client_bound,
+        // What changes from trial to trial would be many sentences for one fact; `client_bound` has its own.
+        notes: if run.verdict.valid { Vec::new() } else { run.verdict.reasons.clone() },
+    }
+}
+
+/// The topic trials write to: one made for each, unless it is named.
+pub fn topic(name: Option<String>) -> TopicPlan {
+    name.map_or(TopicPlan::Own, TopicPlan::Named)
+}
+
+/// The plan is wrong, rather than the world.
+pub fn is_wrong_call(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<BenchError>(), Some(BenchError::Plan(_)))
+}

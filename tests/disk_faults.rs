@@ -1,0 +1,141 @@
+//! A device that fails under a whole broker: what it answers for the log that failed, what it still serves, and what is there
+//! after a restart.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod server_support;
+
+use ringlog::protocol::admin::*;
+use ringlog::protocol::fetch::*;
+use ringlog::protocol::groups::*;
+use ringlog::protocol::produce::*;
+use ringlog::protocol::{ApiKey, ErrorCode, Records};
+use ringlog::rt::file::fault::{self, Fault};
+use server_support::{Broker, Client, batch, now};
+use smallvec::smallvec;
+
+const PRODUCE: i16 = 11;
+const FETCH: i16 = 12;
+const PARTITIONS: i32 = 4;
+
+fn create_topic(client: &mut Client) {
+    let topic =
+        CreatableTopic { name: "t".into(), num_partitions: PARTITIONS, replication_factor: 1, ..Default::default() };
+    let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+    let response = client.ask(7, &request, decoded!(CreateTopicsResponse));
+    assert_eq!(response.topics[0].error_code, ErrorCode::NONE);
+}
+
+/// One batch of one record to each of `partitions`; what each answers.
+fn produce(client: &mut Client, partitions: impl IntoIterator<Item = i32>) -> Vec<ErrorCode> {
+    let records = batch(now(), &["value"], None);
+    let data = partitions
+        .into_iter()
+        .map(|index| ProducePartition { index, records: Some(Records::of_length(records.len())) });
+    let topic = ProduceTopic { name: "t".into(), partition_data: data.collect() };
+    let count = topic.partition_data.len();
+    let request = ProduceRequest { acks: -1, timeout_ms: 10_000, topic_data: smallvec![topic], ..Default::default() };
+    let sent = client.send_records(PRODUCE, &request, &vec![&records[..]; count]);
+    let response = client.read_answer(ApiKey::Produce, PRODUCE, sent, decoded!(ProduceResponse));
+    response.responses[0].partition_responses.iter().map(|partition| partition.error_code).collect()
+}
+
+/// What a fetch of every partition from offset 0 answers: the code, and how many records may be read.
+fn fetch(client: &mut Client) -> Vec<(ErrorCode, i64)> {
+    let partition = |partition| FetchPartition { partition, partition_max_bytes: 1 << 20, ..Default::default() };
+    let topic =
+        FetchTopic { topic: "t".into(), partitions: (0..PARTITIONS).map(partition).collect(), ..Default::default() };
+    let request = FetchRequest {
+        max_wait_ms: 1_000,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        topics: smallvec![topic],
+        ..Default::default()
+    };
+    let sent = client.send(FETCH, &request);
+    let response = client.read_answer(ApiKey::Fetch, FETCH, sent, decoded!(FetchResponse));
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    partitions.map(|partition| (partition.error_code, partition.high_watermark)).collect()
+}
+
+#[test]
+fn a_log_whose_disk_failed_answers_a_storage_error_the_others_serve_and_nothing_acknowledged_is_lost() {
+    const OK: ErrorCode = ErrorCode::NONE;
+    const FAILED: ErrorCode = ErrorCode::KAFKA_STORAGE_ERROR;
+    for (class, fault) in [("written", Fault::Write), ("flushed", Fault::Sync)] {
+        let settings = [("engine.ack.durability", class)];
+        let broker = Broker::start(2, &settings);
+        let mut client = broker.connect();
+        create_topic(&mut client);
+        assert_eq!(produce(&mut client, 0..PARTITIONS), [OK; 4]);
+
+        let asked = fault::ask(fault, &broker.data().join("t-1"));
+        assert_eq!(produce(&mut client, 0..PARTITIONS), [OK, FAILED, OK, OK], "{class}");
+        assert!(asked.struck());
+        assert_eq!(produce(&mut client, [1]), [FAILED], "for good, though the disk is well again");
+        assert_eq!(produce(&mut client, 0..PARTITIONS), [OK, FAILED, OK, OK]);
+        let found = fetch(&mut client);
+        assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [OK, FAILED, OK, OK]);
+        assert_eq!([found[0].1, found[2].1, found[3].1], [3; 3]);
+
+        assert_eq!(asked.later(), 0, "{class}: the failed file was left alone");
+        drop(asked);
+        let broker = broker.restart(&settings);
+        let mut client = broker.connect();
+        let found = fetch(&mut client);
+        assert!(found.iter().all(|(code, _)| *code == OK), "{found:?}");
+        assert!(found[1].1 >= 1, "{class}: what was acknowledged is there: {found:?}");
+        assert_eq!([found[0].1, found[2].1, found[3].1], [3; 3]);
+        assert_eq!(produce(&mut client, 0..PARTITIONS), [OK; 4]);
+    }
+}
+
+fn commit(client: &mut Client, group: &str, offset: i64) -> ErrorCode {
+    let partition = OffsetCommitPartition { committed_offset: offset, ..Default::default() };
+    let request = OffsetCommitRequest {
+        group_id: group.into(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitTopic { name: "t".into(), partitions: vec![partition] }],
+        ..Default::default()
+    };
+    let response = client.ask(8, &request, decoded!(OffsetCommitResponse));
+    response.topics[0].partitions[0].error_code
+}
+
+fn committed(client: &mut Client, group: &str) -> (ErrorCode, Option<i64>) {
+    let groups = vec![OffsetFetchGroup { group_id: group.into(), topics: None, ..Default::default() }];
+    let response = client.ask(8, &OffsetFetchRequest { groups, ..Default::default() }, decoded!(OffsetFetchResponse));
+    let found = response.groups[0].topics.first().map(|topic| topic.partitions[0].committed_offset);
+    (response.groups[0].error_code, found)
+}
+
+#[test]
+fn offsets_whose_log_failed_are_refused_and_those_acknowledged_are_found_after_a_restart() {
+    let broker = Broker::start(2, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    let groups: Vec<String> = (0..8).map(|number| format!("g{number}")).collect();
+    let find = FindCoordinatorRequest { coordinator_keys: vec!["g0".into()], ..Default::default() };
+    client.ask(4, &find, decoded!(FindCoordinatorResponse));
+    assert!(groups.iter().all(|group| commit(&mut client, group, 5) == ErrorCode::NONE));
+
+    let place = |group: &str| ringlog::coordinator::partition_for(group, 4);
+    let failing = place(&groups[0]);
+    let asked = fault::ask(Fault::Write, &broker.data().join(format!("__consumer_offsets-{failing}")));
+    for group in &groups {
+        let expected = if place(group) == failing { ErrorCode::NOT_COORDINATOR } else { ErrorCode::NONE };
+        assert_eq!(commit(&mut client, group, 6), expected, "{group}");
+        let seen = if place(group) == failing { 5 } else { 6 };
+        assert_eq!(committed(&mut client, group), (ErrorCode::NONE, Some(seen)), "{group}: what is durable is served");
+    }
+    assert!(groups.iter().any(|group| place(group) != failing));
+    assert_eq!((asked.struck(), asked.later()), (true, 0));
+    drop(asked);
+    let broker = broker.restart(&[]);
+    let mut client = broker.connect();
+    for group in &groups {
+        let seen = if place(group) == failing { 5 } else { 6 };
+        assert_eq!(committed(&mut client, group), (ErrorCode::NONE, Some(seen)), "{group}");
+        assert_eq!(commit(&mut client, group, 7), ErrorCode::NONE, "{group}");
+    }
+}
