@@ -110,7 +110,8 @@ fn measure(case: Case) {
         for _ in 0..count {
             match send(&sender, &case, *number, &value, &maker) {
                 Ok(()) => *number += 1,
-                Err(SendError::WouldBlock) => return false,
+                // Closed: the measurement is over.
+                Err(SendError::WouldBlock | SendError::Closed) => return false,
                 Err(other) => panic!("{other}"),
             }
         }

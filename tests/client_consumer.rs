@@ -22,7 +22,7 @@ use ringlog::client::{Consumer, ConsumerError, ConsumerHandle, ConsumerSettings,
 use ringlog::types::{Offset, PartitionIndex, TopicPartition};
 
 use harness::clients::{self, Sender, TIME_MAX, unique};
-use harness::{Target, wait_for};
+use harness::{Broker, Target, wait_for};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -559,4 +559,39 @@ fn aborted_transactions_are_seen_by_read_uncommitted_only() {
         assert!(there.is_some(), "the position moves past the last marker");
         consumer.close_sync(TIME_MAX);
     }
+}
+
+#[test]
+fn a_broker_that_is_killed_and_comes_back_costs_the_group_nothing() {
+    if !matches!(Target::start(&[]), Target::Own(_)) {
+        return; // not ours to kill
+    }
+    let port = harness::lasting_port(&mut fastrand::Rng::new());
+    let mut broker = Broker::start_on_port(port, &[]);
+    let bootstrap = broker.kafka.to_string();
+    let topic = clients::create_topic(&bootstrap, "restart", 2, &[]);
+    let group = unique("g");
+    let given = [("group.id", &*group), ("auto.commit.interval.ms", "50")];
+    let mut consumer = consumer(&bootstrap, &given);
+    consumer.subscribe([&topic]).unwrap();
+    let mut seen = BTreeSet::new();
+    for round in 0..3u32 {
+        send(&bootstrap, &topic, 0, round * 10..round * 10 + 10);
+        send(&bootstrap, &topic, 1, round * 10..round * 10 + 10);
+        let deadline = Instant::now() + TIME_MAX;
+        while seen.len() < (round as usize + 1) * 20 {
+            assert!(Instant::now() < deadline, "round {round}: {} records", seen.len());
+            match consumer.poll_sync(SHORT) {
+                Ok(records) => seen.extend(records.iter().map(|one| (one.partition.value(), one.offset.value()))),
+                Err(error) => assert!(error.retriable(), "{error}"),
+            }
+        }
+        broker.kill();
+        assert!(consumer.poll_sync(SHORT).is_ok_and(|records| records.is_empty()), "an absence is waited out");
+        broker.start_again();
+    }
+    let stored =
+        wait_for(TIME_MAX, || consumer.commit_sync().ok().or_else(|| consumer.poll_sync(SHORT).err().map(drop)));
+    assert!(stored.is_some());
+    consumer.close_sync(TIME_MAX);
 }

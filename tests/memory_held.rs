@@ -79,6 +79,9 @@ fn ask_much(client: &mut Client) {
     client.ask(9, &request, |_, _| ());
 }
 
+/// One request, or two, that leave a batch in this partition.
+type Round<'a> = dyn Fn(&mut Client, i32) + 'a;
+
 #[test]
 fn the_tail_cache_holds_no_more_than_it_accounts_for() {
     let broker = Broker::start(SHARDS, &[("engine.tail.cache.bytes", "67108864")]);
@@ -92,10 +95,10 @@ fn the_tail_cache_holds_no_more_than_it_accounts_for() {
     let mut damaged = usual.clone();
     *damaged.last_mut().unwrap() ^= 1;
 
-    let usual_request: &dyn Fn(&mut Client, i32) = &|client, partition| {
+    let usual_request: &Round = &|client, partition| {
         assert_eq!(produce(client, &[(partition, &usual)]), [ErrorCode::NONE]);
     };
-    let rounds: [(&str, usize, &dyn Fn(&mut Client, i32)); 6] = [
+    let rounds: [(&str, usize, &Round); 6] = [
         ("tiny requests", 1_000, &|client, partition| {
             assert_eq!(produce(client, &[(partition, &tiny)]), [ErrorCode::NONE]);
         }),

@@ -141,6 +141,8 @@ pub struct Measured {
     pub flush: Option<Times>,
     /// The same into a file that grows: fdatasync then also writes metadata.
     pub growing_flush: Option<Times>,
+    /// The same into blocks that are reserved and were never written: fdatasync then also marks them as written.
+    pub preallocated_flush: Option<Times>,
     /// How much later than asked a sleeping thread woke.
     pub wake_up: Option<Times>,
     /// A byte to another thread over loopback and back.
@@ -605,10 +607,18 @@ fn flush(facts: &Facts) -> Option<Finding> {
 fn growing(facts: &Facts) -> Option<Finding> {
     let measured = facts.measured?;
     let (growing, flush) = (measured.growing_flush?, measured.flush?);
-    let times = growing.p50 / flush.p50.max(0.1);
-    let cost = format!(
-        "{times:.1} times a flush into blocks written before: what Kafka pays for each fsync, and what preallocation spares Ringlog in part"
+    let mut cost = format!(
+        "{:.1} times a flush into blocks written before: what each fsync of a log that grows costs",
+        growing.p50 / flush.p50.max(0.1)
     );
+    if let Some(reserved) = measured.preallocated_flush {
+        cost.push_str(&format!(
+            "; into blocks that are reserved and not written, as preallocated segments are, {:.1} times ({}, p99 {})",
+            reserved.p50 / flush.p50.max(0.1),
+            units::micros(reserved.p50),
+            units::micros(reserved.p99)
+        ));
+    }
     Some(finding("flush, growing", Level::Note, growing.words(), cost, ""))
 }
 

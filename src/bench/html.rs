@@ -247,9 +247,10 @@ fn tiles(out: &mut String, run: &Run) {
 }
 
 fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
+    let first = &runs[0];
     _ = write!(
         out,
-        "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; `ringlog compare` says whether a difference is real.</p></header>",
+        "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; <code>ringlog compare</code> says whether a difference is real.</p></header>",
         escape(title)
     );
     let classes: std::collections::BTreeSet<&str> = runs.iter().map(|run| run.ack_class.as_str()).collect();
@@ -283,8 +284,11 @@ fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
         ]);
     }
     put_table(out, &table);
-    for run in runs {
-        ack(out, run, &figures::name_of(run, runs.len()));
+    // What holds for all of them is said once.
+    if runs.iter().all(|run| run.ack == first.ack && run.ack_class == first.ack_class) {
+        ack(out, first, "All of them");
+    } else {
+        runs.iter().for_each(|run| ack(out, run, &figures::name_of(run, runs.len())));
     }
 }
 
@@ -349,12 +353,16 @@ pub fn put_table(out: &mut String, table: &Table) {
         "<div class=\"scroll\">"
     });
     let wordy = |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > 40));
-    out.push_str("<table><thead><tr>");
-    for column in &shown {
-        let class = if wordy(*column) { " class=\"words\"" } else { "" };
-        _ = write!(out, "<th{class}>{}</th>", escape(&table.head[*column]));
+    out.push_str("<table>");
+    if shown.iter().any(|column| !table.head[*column].is_empty()) {
+        out.push_str("<thead><tr>");
+        for column in &shown {
+            let class = if wordy(*column) { " class=\"words\"" } else { "" };
+            _ = write!(out, "<th{class}>{}</th>", escape(&table.head[*column]));
+        }
+        out.push_str("</tr></thead>");
     }
-    out.push_str("</tr></thead><tbody>");
+    out.push_str("<tbody>");
     for row in &table.rows {
         out.push_str("<tr>");
         for column in &shown {

@@ -470,9 +470,7 @@ struct Leader<'a> {
 impl Leader<'_> {
     async fn lead(&mut self) -> Result<Led, BenchError> {
         self.until_ready().await?;
-        let clock = Clock::start();
         let mut before = self.watch.look(true);
-        self.phase.send_replace(Phase::Running(clock));
         let plan = &self.brief.plan;
         let mut steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
         let mut steady = None;
@@ -480,6 +478,8 @@ impl Leader<'_> {
         if from.is_some() {
             self.begin_counting();
         }
+        let clock = Clock::start();
+        self.phase.send_replace(Phase::Running(clock));
         // The next second that has not been looked at, and the last boundary at which the broker was looked at.
         let (mut next, mut looked) = (0u64, 0u64);
         let mut boundary_look = None;

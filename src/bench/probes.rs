@@ -20,6 +20,8 @@ use super::{host, process};
 const BLOCK_BYTES: usize = 4096;
 /// Written over and over within this size.
 const FILE_BYTES: u64 = 8 << 20;
+/// Reserved without being written; more than is written into it in the time there is.
+const RESERVED_BYTES: u64 = 256 << 20;
 /// Rounds at most: a device that answers at once would fill memory with its times.
 const ROUNDS_MAX: usize = 200_000;
 /// The sleep whose end is awaited.
@@ -30,7 +32,7 @@ const READINGS: u32 = 20_000;
 /// Measures for about `time` in all; the flush tail gets the largest part.
 pub fn measure(directory: &Path, time: Duration) -> Measured {
     let (began, before) = (Instant::now(), process::machine());
-    let (write, flush, growing_flush) = disk(directory, time).unwrap_or_default();
+    let (write, flush, growing_flush, preallocated_flush) = disk(directory, time).unwrap_or_default();
     let wake_up = wake_up(time / 8);
     let round_trip = round_trip(time / 8).ok().flatten();
     let clock_ns = clock();
@@ -42,6 +44,7 @@ pub fn measure(directory: &Path, time: Duration) -> Measured {
         write,
         flush,
         growing_flush,
+        preallocated_flush,
         wake_up,
         round_trip,
         clock_ns,
@@ -67,8 +70,8 @@ fn scratch(directory: &Path, extra: OFlags) -> std::io::Result<(Scratch, File)> 
     Ok((scratch, file))
 }
 
-/// Direct writes, direct writes with fdatasync, and both into a file that grows.
-type Disk = (Option<Times>, Option<Times>, Option<Times>);
+/// Direct writes; and with fdatasync: into blocks written before, into a file that grows, into blocks that are only reserved.
+type Disk = (Option<Times>, Option<Times>, Option<Times>, Option<Times>);
 
 fn disk(directory: &Path, time: Duration) -> std::io::Result<Disk> {
     let (_scratch, file) = scratch(directory, OFlags::DIRECT).or_else(|_| scratch(directory, OFlags::empty()))?;
@@ -83,7 +86,7 @@ fn disk(directory: &Path, time: Duration) -> std::io::Result<Disk> {
     rustix::fs::fdatasync(&file)?;
     let place = |round: usize| (round * BLOCK_BYTES) as u64 % FILE_BYTES;
     let write = again(time / 8, |round| Ok(rustix::io::pwrite(&file, block, place(round)).map(drop)?))?;
-    let flush = again(time / 2, |round| {
+    let flush = again(time * 3 / 8, |round| {
         rustix::io::pwrite(&file, block, place(round))?;
         Ok(rustix::fs::fdatasync(&file)?)
     })?;
@@ -91,7 +94,16 @@ fn disk(directory: &Path, time: Duration) -> std::io::Result<Disk> {
         rustix::io::pwrite(&file, block, FILE_BYTES + (round * BLOCK_BYTES) as u64)?;
         Ok(rustix::fs::fdatasync(&file)?)
     })?;
-    Ok((Times::of(write), Times::of(flush), Times::of(growing)))
+    let mut preallocated = Vec::new();
+    let (_other, reserved) = scratch(directory, OFlags::DIRECT).or_else(|_| scratch(directory, OFlags::empty()))?;
+    // Where the file system cannot reserve, there is nothing to be said of it.
+    if rustix::fs::fallocate(&reserved, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES).is_ok() {
+        preallocated = again(time / 8, |round| {
+            rustix::io::pwrite(&reserved, block, (round * BLOCK_BYTES) as u64 % RESERVED_BYTES)?;
+            Ok(rustix::fs::fdatasync(&reserved)?)
+        })?;
+    }
+    Ok((Times::of(write), Times::of(flush), Times::of(growing), Times::of(preallocated)))
 }
 
 /// Microseconds of each round, for so long, and at least five rounds of them.

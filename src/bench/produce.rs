@@ -36,7 +36,7 @@ const BURST_RECORDS: u32 = 128;
 const BURST_US: Micros = 100;
 /// Above this rate of one thread, send times are rounded up to a tick they share: one wake-up for all producers.
 const TICK_ABOVE_RATE: f64 = 10_000.0;
-const TICK_US: Micros = 50;
+const TICK_US: Micros = 100;
 /// How often the client's counters are looked at.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a sender sleeps at most when there is no room: an unknown topic rings no bell.

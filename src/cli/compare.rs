@@ -133,7 +133,7 @@ pub(super) fn run(args: &CompareArgs, out: &mut impl Write) -> Result<(), Failur
     }
     let expected = estimate(&settings).map_err(super::bench::wrong_call)?;
     let cancel = Cancel::default();
-    super::bench::listen_for_ctrl_c(cancel.clone());
+    listen_for_the_end(cancel.clone());
     let mut told = Told::new(args.quiet);
     told.say(&format!(
         "{} against {}: preset {}, {} pairs; about {} min",
@@ -189,6 +189,32 @@ fn settings(args: &CompareArgs) -> Result<Settings, Failure> {
         program: std::env::current_exe().context("where this program lies")?,
         command: super::bench::command_line(),
     })
+}
+
+/// The first signal ends the comparison in order, so that the brokers it started end, too; the second one ends this process, and
+/// then they do not.
+fn listen_for_the_end(cancel: Cancel) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listening = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+            let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal) else { return };
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+                if cancel.is_cancelled() {
+                    std::process::exit(i32::from(EXIT_INTERRUPTED));
+                }
+                cancel.cancel();
+            }
+        });
+    };
+    // Without that thread a signal ends the process as it always does.
+    _ = std::thread::Builder::new().name("signals".to_owned()).spawn(listening);
 }
 
 /// Writes what was asked for, prints the result, and judges.

@@ -27,28 +27,34 @@ const DEFAULT_BROKER: &str = "127.0.0.1:9092";
 
 /// Flags of every command that speaks to a cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Connection")]
 pub(super) struct ConnectArgs {
     /// Brokers to ask first [default: 127.0.0.1:9092]
-    #[arg(short = 'b', long = "bootstrap-server", value_name = "HOST:PORT,…", env = "RINGLOG_BROKERS", global = true)]
+    #[arg(
+        short = 'b',
+        long = "bootstrap-server",
+        value_name = "HOST:PORT,…",
+        env = "RINGLOG_BROKERS",
+        global = true,
+        help_heading = "Connection"
+    )]
     pub(super) bootstrap: Option<String>,
     /// A client setting, in Kafka's or librdkafka's words; may be given again
-    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value, global = true)]
+    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value, global = true, help_heading = "Connection")]
     pub(super) settings: Vec<(String, String)>,
     /// A properties file with client settings
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Connection")]
     pub(super) command_config: Option<PathBuf>,
     /// A profile of ~/.config/ringlog/config.toml
-    #[arg(long, value_name = "NAME", env = "RINGLOG_PROFILE", global = true)]
+    #[arg(long, value_name = "NAME", env = "RINGLOG_PROFILE", global = true, help_heading = "Connection")]
     pub(super) profile: Option<String>,
     /// How long to wait for an answer [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = duration_argument, global = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration_argument, global = true, help_heading = "Connection")]
     pub(super) timeout: Option<Duration>,
     /// Nothing on stderr but errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Connection")]
     pub(super) quiet: bool,
     /// Say on stderr what is done, and which settings have no effect
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Connection")]
     pub(super) verbose: bool,
 }
 

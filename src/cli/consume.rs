@@ -396,6 +396,7 @@ impl<W: Write> Reading<'_, W> {
         let at = batch.partition();
         let end = self.ends.get(at).copied().unwrap_or(i64::MAX);
         let mut text = Vec::new();
+        let mut next = None;
         for view in batch.iter() {
             let view = view.map_err(|why| anyhow!("{at}: a damaged batch: {why}"))?;
             if self.left == 0 || view.offset.value() >= end {
@@ -416,8 +417,9 @@ impl<W: Write> Reading<'_, W> {
             };
             self.look.render(&shown, &mut text);
             self.out.write_all(&text)?;
-            self.next.insert(at.clone(), view.offset.value() + 1);
+            next = Some(view.offset.value() + 1);
         }
+        self.next.extend(next.map(|next| (at.clone(), next)));
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use super::offsets_decoder::decoded;
 use crate::log::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::producers::snapshot_entries;
 use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES, Record, Records};
+use crate::types::Sequence;
 
 /// Most bytes the records of one batch may take once decompressed; a file is data from anywhere.
 const RECORDS_BYTES_MAX: usize = 256 << 20;
@@ -157,8 +158,8 @@ fn dump_batches(bytes: &[u8], look: &Look, out: &mut dyn Write) -> anyhow::Resul
         let valid = batch::check_stored(whole).is_ok();
         faults += usize::from(!valid);
         match look.output {
-            Output::Text => writeln!(out, "{}", batch_text(&info, position, valid))?,
-            Output::Json => writeln!(out, "{}", batch_json(&info, position, valid))?,
+            Output::Text => writeln!(out, "{}", batch_text(&info, whole, position, valid))?,
+            Output::Json => writeln!(out, "{}", batch_json(&info, whole, position, valid))?,
         }
         if valid && look.records {
             dump_records(whole, &info, look, out)?;
@@ -189,19 +190,28 @@ struct Sequences {
     last: i32,
 }
 
-fn sequences(info: &BatchInfo) -> Sequences {
-    let Some(producer) = info.producer else { return Sequences { id: -1, epoch: -1, first: -1, last: -1 } };
-    let first = producer.base_sequence;
-    Sequences {
-        id: producer.id.value(),
-        epoch: producer.epoch.value(),
-        first: first.map_or(-1, |sequence| sequence.value()),
-        last: first.map_or(-1, |sequence| sequence.plus(info.last_offset_delta).value()),
-    }
+/// Where a batch header keeps the first sequence, which coordinators set although they are no producers.
+const BASE_SEQUENCE_AT: usize = 53;
+
+/// As it stands in the header; −1 for none.
+fn base_sequence(whole: &[u8]) -> i32 {
+    let at = whole.get(BASE_SEQUENCE_AT..).and_then(|rest| rest.first_chunk());
+    at.map_or(-1, |bytes| i32::from_be_bytes(*bytes))
 }
 
-fn batch_text(info: &BatchInfo, position: usize, valid: bool) -> String {
-    let Sequences { id, epoch, first, last } = sequences(info);
+/// Sequences wrap to 0 after 2^31 − 1; −1 stays.
+fn sequence_after(first: i32, delta: u32) -> i32 {
+    Sequence::new(first).map_or(-1, |first| first.plus(delta).value())
+}
+
+fn sequences(info: &BatchInfo, whole: &[u8]) -> Sequences {
+    let first = base_sequence(whole);
+    let (id, epoch) = info.producer.map_or((-1, -1), |producer| (producer.id.value(), producer.epoch.value()));
+    Sequences { id, epoch, first, last: sequence_after(first, info.last_offset_delta) }
+}
+
+fn batch_text(info: &BatchInfo, whole: &[u8], position: usize, valid: bool) -> String {
+    let Sequences { id, epoch, first, last } = sequences(info, whole);
     let horizon = if info.delete_horizon {
         format!("OptionalLong[{}]", info.base_timestamp)
     } else {
@@ -225,8 +235,8 @@ fn batch_text(info: &BatchInfo, position: usize, valid: bool) -> String {
     )
 }
 
-fn batch_json(info: &BatchInfo, position: usize, valid: bool) -> Value {
-    let Sequences { id, epoch, first, last } = sequences(info);
+fn batch_json(info: &BatchInfo, whole: &[u8], position: usize, valid: bool) -> Value {
+    let Sequences { id, epoch, first, last } = sequences(info, whole);
     json!({
         "baseOffset": info.base_offset,
         "lastOffset": info.base_offset + i64::from(info.last_offset_delta),
@@ -257,12 +267,13 @@ fn dump_records(whole: &[u8], info: &BatchInfo, look: &Look, out: &mut dyn Write
             return Ok(note(look.output, out, 0, &format!("records of offset {}: {error}", info.base_offset))?);
         }
     };
+    let first = base_sequence(whole);
     for record in records.iter() {
         match record {
             Ok(record) => {
                 let line = match look.output {
-                    Output::Text => record_text(&record, info, look),
-                    Output::Json => record_json(&record, info, look).to_string(),
+                    Output::Text => record_text(&record, info, first, look),
+                    Output::Json => record_json(&record, info, first, look).to_string(),
                 };
                 writeln!(out, "{line}")?;
             }
@@ -280,11 +291,6 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn sequence_of(record: &Record<'_>, info: &BatchInfo) -> i32 {
-    let first = info.producer.and_then(|producer| producer.base_sequence);
-    first.map_or(-1, |first| first.plus(record.offset_delta).value())
-}
-
 /// Key and value as the tool shows them; `None` is not shown.
 fn shown(record: &Record<'_>, look: &Look) -> (Option<String>, Option<String>) {
     let plain = (record.key.map(lossy), record.value.map(lossy));
@@ -298,7 +304,7 @@ fn shown(record: &Record<'_>, look: &Look) -> (Option<String>, Option<String>) {
     }
 }
 
-fn record_text(record: &Record<'_>, info: &BatchInfo, look: &Look) -> String {
+fn record_text(record: &Record<'_>, info: &BatchInfo, first: i32, look: &Look) -> String {
     let headers: Vec<_> = record.headers.iter().map(|(name, _)| *name).collect();
     let metadata = format!(
         " offset: {} {}: {} keySize: {} valueSize: {} sequence: {} headerKeys: [{}]",
@@ -307,7 +313,7 @@ fn record_text(record: &Record<'_>, info: &BatchInfo, look: &Look) -> String {
         record.timestamp,
         size(record.key),
         size(record.value),
-        sequence_of(record, info),
+        sequence_after(first, record.offset_delta),
         headers.join(","),
     );
     let mut line = if look.bare { "|".to_owned() } else { format!("|{metadata}") };
@@ -321,13 +327,13 @@ fn record_text(record: &Record<'_>, info: &BatchInfo, look: &Look) -> String {
     line
 }
 
-fn record_json(record: &Record<'_>, info: &BatchInfo, look: &Look) -> Value {
+fn record_json(record: &Record<'_>, info: &BatchInfo, first: i32, look: &Look) -> Value {
     let mut line = json!({
         "offset": info.base_offset + i64::from(record.offset_delta),
         "timestamp": record.timestamp,
         "keySize": size(record.key),
         "valueSize": size(record.value),
-        "sequence": sequence_of(record, info),
+        "sequence": sequence_after(first, record.offset_delta),
         "headerKeys": record.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
     });
     if look.data {

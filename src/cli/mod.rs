@@ -62,8 +62,10 @@ Examples:
   seq 10 | ringlog produce orders                ten records from standard input
   ringlog consume orders -o start -e             and back
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 4 no broker there or no answer
-in time, 5 done in part, 130 interrupted.";
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings,
+4 no broker there or no answer in time, 5 done in part,
+6 a verdict against what was measured, 130 interrupted.
+Kafka's tools work by their names: ringlog kafka-topics … (see install-shims).";
 
 /// It could not be done.
 const EXIT_FAILED: u8 = 1;
@@ -92,13 +94,13 @@ enum Command {
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
     Bench(Box<bench_args::BenchArgs>),
-    Cluster(cluster::ClusterArgs),
-    Configs(configs::ConfigsArgs),
-    Consume(consume::ConsumeArgs),
-    Groups(groups::GroupsArgs),
-    Offsets(offsets::OffsetsArgs),
     Produce(produce::ProduceArgs),
+    Consume(consume::ConsumeArgs),
     Topics(topics::TopicsArgs),
+    Groups(groups::GroupsArgs),
+    Configs(configs::ConfigsArgs),
+    Offsets(offsets::OffsetsArgs),
+    Cluster(cluster::ClusterArgs),
     Tune(Box<tune::TuneArgs>),
     Compare(Box<compare::CompareArgs>),
     Doctor(doctor::DoctorArgs),

@@ -146,7 +146,6 @@ struct Asked {
 }
 
 impl Shared {
-    #[expect(clippy::disallowed_types, reason = "see the import")]
     fn lock(&self) -> MutexGuard<'_, Core> {
         // A partitioner of the program may panic in here; its record is lost, the queues are whole.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
@@ -305,7 +304,6 @@ impl Producer {
     }
 
     #[cold]
-    #[expect(clippy::disallowed_types, reason = "see the import")]
     fn refused(&self, mut core: MutexGuard<'_, Core>, error: SendError) -> SendError {
         let wake = match &error {
             SendError::WouldBlock => core.queues.must_wake_for_room(),

@@ -637,11 +637,6 @@ impl<W> Sender<W> {
         }
     }
 
-    /// Who has requests to answer.
-    pub(crate) fn brokers_in_flight(&self) -> impl Iterator<Item = BrokerId> {
-        self.brokers.iter().filter(|(_, state)| state.in_flight > 0).map(|(broker, _)| *broker)
-    }
-
     /// Fails everything that is queued or in flight; what is in flight stays until it is answered.
     pub(crate) fn abort(&mut self, queues: &mut Accumulator<W>) -> Vec<Done<W>> {
         let mut told = Vec::new();

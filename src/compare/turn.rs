@@ -4,7 +4,7 @@
 //! processor time including write-back. Does not own order or warm-up (`run`). Always true: what a turn wrote is synced
 //! before the next one begins, so that nobody pays for another's dirty pages; its topic is deleted whatever happened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ const FIRST_ACK_TIMEOUT: Duration = Duration::from_secs(180);
 const KILL_AFTER: Duration = Duration::from_secs(3);
 /// How long filling a topic may take.
 const FILL_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long is waited for the device after a turn.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of the records that fill it.
 const FILL_RECORD_BYTES: u64 = 1024;
 
@@ -88,9 +90,12 @@ impl Turn<'_> {
         if run.verdict.interrupted {
             return Err("interrupted".to_owned());
         }
-        // Whoever answers from the page cache pays for the writing later; here it is waited for, and counted.
-        if let Some(data) = side.data() {
-            sync(&data);
+        // Whoever answers from the page cache pays for the writing later; here it is waited for, and counted. Ringlog's
+        // records are on the device when it answers.
+        if let (Some(data), TopicPlan::Named(topic)) =
+            (side.data().filter(|_| side.facts.software != "ringlog"), &plan.topic)
+        {
+            sync(&data, topic);
         }
         let after = (process::machine(), process::own_cpu_seconds());
         let mut one = measurement(&run);
@@ -130,7 +135,7 @@ impl Turn<'_> {
             return Err(format!("only {} of {records} records could be written to be read", filled.results.records));
         }
         if let Some(data) = side.data() {
-            sync(&data);
+            sync(&data, topic);
             if cold {
                 empty_cache(&data, topic);
             }
@@ -227,21 +232,51 @@ fn send_one(address: &str, topic: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until everything written to the file system of `directory` is on its device.
-pub(super) fn sync(directory: &Path) {
-    if let Ok(directory) = std::fs::File::open(directory) {
-        // A file system that cannot be synced as a whole is left to its own pace.
-        _ = rustix::fs::syncfs(&directory);
+/// Waits until what a topic's files hold is on the device; not for ever, since other programs' writes may be before it.
+fn sync(data: &Path, topic: &str) {
+    let deadline = Instant::now() + SYNC_TIMEOUT;
+    for file in files(data, topic).into_iter().take_while(|_| Instant::now() < deadline) {
+        if let Ok(file) = std::fs::File::open(file) {
+            // A file that is gone, or cannot be synced, has nothing to wait for.
+            _ = rustix::fs::fdatasync(&file);
+        }
     }
+}
+
+/// The segments of a topic.
+fn files(data: &Path, topic: &str) -> Vec<PathBuf> {
+    let partitions = std::fs::read_dir(data).into_iter().flatten().flatten();
+    let of_topic = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(topic));
+    let inside = of_topic.flat_map(|entry| std::fs::read_dir(entry.path()).into_iter().flatten().flatten());
+    inside
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect()
 }
 
 /// Empties the page cache of a topic's files, which must be synced already. Files that cannot be opened are left as they are.
 fn empty_cache(data: &Path, topic: &str) {
-    let partitions = std::fs::read_dir(data).into_iter().flatten().flatten();
-    let of_topic = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(topic));
-    for file in of_topic.flat_map(|entry| std::fs::read_dir(entry.path()).into_iter().flatten().flatten()) {
-        if let Ok(file) = std::fs::File::open(file.path()) {
+    for file in files(data, topic) {
+        if let Ok(file) = std::fs::File::open(file) {
             _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_segments_of_the_topic_are_synced_and_emptied() {
+        let directory = tempfile::tempdir().unwrap();
+        for (partition, file) in [("t-0", "0.log"), ("t-1", "0.log"), ("t-1", "0.index"), ("other-0", "0.log")] {
+            std::fs::create_dir_all(directory.path().join(partition)).unwrap();
+            std::fs::write(directory.path().join(partition).join(file), "x").unwrap();
+        }
+        assert_eq!(files(directory.path(), "t-").len(), 2);
+        sync(directory.path(), "t-");
+        empty_cache(directory.path(), "t-");
+        assert_eq!(files(Path::new("/nowhere/at/all"), "t-"), Vec::<PathBuf>::new());
     }
 }

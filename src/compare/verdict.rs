@@ -97,8 +97,11 @@ pub fn findings(metrics: &[Metric], measurements: &[Measurement], seed: u64) -> 
         notes.push(format!("Client-bound in {bound} of {} pairs: the rate is the client's as much as the broker's; processor time per unit still compares.", pairs.len()));
     }
     let findings = metrics.iter().map(|metric| finding(*metric, &pairs, bound * 2 > pairs.len(), seed)).collect();
-    if let Some(headline) = metrics.first() {
-        notes.extend((0..2).filter_map(|target| trend(*headline, &pairs, target)));
+    let telling = |place: usize, metric: Metric| {
+        place == 0 || matches!(metric, Metric::CpuPerMb | Metric::CpuPerRequest | Metric::CpuPerThousand)
+    };
+    for (_, metric) in metrics.iter().enumerate().filter(|(place, metric)| telling(*place, **metric)) {
+        notes.extend((0..2).filter_map(|target| trend(*metric, &pairs, target)));
     }
     (findings, notes)
 }
@@ -147,7 +150,7 @@ fn trend(metric: Metric, pairs: &[(&Measurement, &Measurement)], target: usize) 
     (growth.abs() > TREND_MAX).then(|| {
         let which = if target == 0 { "The first target" } else { "The second target" };
         format!(
-            "{which} was still changing: its {} were {:+.0} % in the last pairs against the first.",
+            "{which} was still changing: its {} moved by {:+.0} % from the first pairs to the last.",
             metric.name(),
             growth * 100.0
         )

@@ -242,7 +242,9 @@ plan() {
     call offsets-two-scopes kafka-get-offsets $T --topic-partitions @T-o --topic @T-o
     call offsets-earliest kafka-get-offsets $T --topic @T-o --time -2
     call offsets-earliest-name kafka-get-offsets $T --topic @T-o --time earliest
-    call offsets-max-timestamp kafka-get-offsets $T --topic @T-o --time -3
+    call offsets-one-topic kafka-topics $T --create --topic @T-o1
+    call offsets-one-record kafka-console-producer $T --topic @T-o1 '<1\n'
+    call offsets-max-timestamp kafka-get-offsets $T --topic @T-o1 --time -3
     call offsets-early kafka-get-offsets $T --topic @T-o --time 1
     call offsets-late kafka-get-offsets $T --topic @T-o --time 99999999999999
     call offsets-no-time kafka-get-offsets $T --topic @T-o --time foo
@@ -253,6 +255,7 @@ plan() {
   fi
   if wanted log-dirs; then
     call dirs-topic kafka-topics $T --create --topic @T-d
+    call dirs-record kafka-console-producer $T --topic @T-d '<1\n'
     call dirs-describe kafka-log-dirs $T --describe --topic-list @T-d
     call dirs-missing-broker kafka-log-dirs $T --describe --broker-list 1,9
     call dirs-bad-broker-id kafka-log-dirs $T --describe --broker-list a
@@ -325,7 +328,7 @@ plan() {
 # The files of a broker that has stopped: nothing differs but what they cannot know.
 plan_files() {
   local data=$1 log
-  for log in $(find "$data" -name '00000000000000000000.log' -size +0 | grep -v __ | sort | head -n 6); do
+  for log in $(find "$data" -name '00000000000000000000.log' -size +0 | grep -v __ | sort | head -n 8); do
     call "dump-$(basename "$(dirname "$log")")" kafka-dump-log --files "$log"
     call "dump-data-$(basename "$(dirname "$log")")" kafka-dump-log --files "$log" --print-data-log
     call "dump-deep-$(basename "$(dirname "$log")")" kafka-dump-log --files "$log" --deep-iteration
@@ -360,7 +363,9 @@ mask_err() {
   sed -E -e "s/(shim|kafk)-$run/NAME/g" -e '/^Option .*Description/,$d' -e '/^usage: /,/error:/{/error:/!d}' \
     -e '/^\[[^]]*\] (WARN|ERROR|INFO)/d' -e '/^(WARN|ERROR) /d' -e '/^\t(at|\.\.\.) /d' -e '/^Caused by: /d' \
     -e '/^(java|joptsimple|org)[A-Za-z0-9_.$]*(Exception|Error)(: .*)?$/{/KafkaException: |ConfigException: |ClassNotFound/!d}' \
-    -e '/^The consumer rebalance protocol/d' -e '/^Did you mean/d' -e '/^Help: /d' | tr -s ' \n' ' ' | sed -e 's/-- /--/g' -e 's/^ //; s/ $//'
+    -e '/^The consumer rebalance protocol/d' -e '/^Did you mean/d' -e '/^Help: /d' | tr -s ' \n' ' ' |
+    # Words broken at the end of a line; what stands in the order of a hash set.
+    sed -E -e 's/-- /--/g' -e 's/([a-z])- /\1-/g' -e 's/^ //; s/ $//' -e 's/(Valid states are: |following scenarios: \[|Option combination "\[).*/\1/'
 }
 
 # Runs every planned call on both sides; results lie in $work/SIDE/NAME.{out,err,code}.
@@ -383,20 +388,34 @@ run_ours() {
   done
 }
 run_kafkas() {
-  local dir=$1 entry words word line
+  local dir=$1 entry words word line args name code
   mkdir -p "$dir"
   for entry in "${calls[@]}"; do
     IFS=$'\x1f' read -r -d '' -a words < <(printf '%s\0' "$entry") || true
     [ "${words[0]}" != sorted ] || words=("${words[@]:1}")
     line="${words[0]}"$'\x1f'"${class_of[${words[1]}]}"
+    args=()
     for word in "${words[@]:2}"; do
-      word=${word//@B/$bootstrap}; word=${word//@T/kafk-$run}; line+=$'\x1f'"${word//@G/kafk-$run}"
+      word=${word//@B/$bootstrap}; word=${word//@T/kafk-$run}; word=${word//@G/kafk-$run}; line+=$'\x1f'$word; args+=("$word")
     done
-    printf '%s\n' "$line"
+    # These two say their last words while the process ends: each gets one of its own.
+    if [[ ${words[1]} = kafka-verifiable-* ]]; then
+      printf '%s\n' "${words[0]}" >> "$dir/alone"
+      printf '%s\0' "${class_of[${words[1]}]}" "${args[@]}" > "$dir/${words[0]}.args"
+    else
+      printf '%s\n' "$line"
+    fi
   done > "$dir/calls"
   java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.security.manager=allow \
     -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp "$cache/java:$("$here/kafka.sh" classpath)" Calls "$dir" < "$dir/calls" > "$dir/log" 2>&1 ||
     { cat "$dir/log" >&2; return 1; }
+  [ -e "$dir/alone" ] || return 0
+  while read -r name; do
+    mapfile -d '' -t args < "$dir/$name.args"
+    code=0
+    TOOL_LOG_LEVEL=off timeout 60 "$here/kafka.sh" run "${args[@]}" > "$dir/$name.out" 2> "$dir/$name.err" < /dev/null || code=$?
+    echo "$code" > "$dir/$name.code"
+  done < "$dir/alone"
 }
 
 compare_all() {
@@ -414,7 +433,7 @@ compare_all() {
       [ "$mine" = "$theirs" ] && continue
       failed=$((failed + 1))
       echo "FAIL $label/$name: $what differs: ${words[*]:1}"
-      diff <(printf '%s\n' "$theirs") <(printf '%s\n' "$mine") | head -n 8 | cut -c1-300 | sed 's/^/     /'
+      diff <(printf '%s\n' "$theirs") <(printf '%s\n' "$mine") | head -n 8 | cut -c1-300 | sed 's/^/     /' || true
       continue 2
     done
     passed=$((passed + 1))

@@ -5,7 +5,6 @@
 //! asked.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -167,6 +166,7 @@ impl Reading {
         let mut text = Vec::new();
         for batch in &batches {
             let kind = batch.timestamp_kind();
+            let mut next = None;
             for view in batch.iter() {
                 let view = view.map_err(|why| unknown_error(&format!("a damaged batch: {why}")))?;
                 if self.written >= call.records_max {
@@ -181,8 +181,9 @@ impl Reading {
                     }
                     Err(why) => return Err(unknown_error(&why)),
                 }
-                self.next.insert(batch.partition().clone(), view.offset.value() + 1);
+                next = Some(view.offset.value() + 1);
             }
+            self.next.extend(next.map(|next| (batch.partition().clone(), next)));
         }
         desk.out.flush()?;
         if !batches.is_empty() {

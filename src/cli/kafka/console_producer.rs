@@ -5,7 +5,7 @@
 //! 0, as in Kafka. Source: Kafka 4.4's ConsoleProducer, asked.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use futures_lite::future::block_on;
 

@@ -9,7 +9,7 @@ mod tables;
 
 use regex::Regex;
 
-use super::exceptions::{message, spelled, spelled_call};
+use super::exceptions::{message, refusal, spelled, spelled_call};
 use super::options::{Flag, Manner, Words, maybe, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread};
 use crate::cli::group_reset::{Scope, parse_scope};
@@ -109,7 +109,13 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let bootstrap = words.value("bootstrap-server").map_err(Stop::Said)?.unwrap_or_default();
     let access = Access::new(bootstrap, words.value("command-config").map_err(Stop::Said)?);
     let done = match access.admin(&io) {
-        Err(why) => Err(Failed::Because(why.lines().next().unwrap_or_default().to_owned())),
+        Err(why) => {
+            let (first, rest) = why.split_once('\n').unwrap_or((&why, ""));
+            if !rest.is_empty() {
+                eprintln!("{rest}");
+            }
+            Err(Failed::Because(first.to_owned()))
+        }
         Ok(admin) => match words.number::<u64>("timeout").map_err(Stop::Said)? {
             Some(ms) => act(words, &admin.within(std::time::Duration::from_millis(ms.max(1000))), desk),
             None => act(words, &admin, desk),
@@ -458,8 +464,7 @@ fn delete_offsets(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> 
                 .collect()
         }
         Err(error) if error.code().is_some() => {
-            let item = crate::client::admin::ItemError::from(&error);
-            writeln!(desk.out, "\nError: {}", message(&item))?;
+            writeln!(desk.out, "\nError: {}", message(&refusal(&error)))?;
             let status = format!("Error: {}", spelled_call(&error));
             places.into_iter().map(|(topic, partition)| (topic, partition, status.clone())).collect()
         }

@@ -55,8 +55,15 @@ struct Call {
 }
 
 fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
-    let call =
-        if words.free.is_empty() || words.has("bootstrap-server") { named(words)? } else { positioned(desk.args)? };
+    let by_name = words.free.is_empty() || words.has("bootstrap-server");
+    let call = if by_name { named(words)? } else { positioned(desk.args)? };
+    if !by_name {
+        writeln!(
+            desk.out,
+            "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use named arguments \
+             instead: --bootstrap-server, --topic, --num-records, --producer-acks, --record-size, --command-config"
+        )?;
+    }
     if call.acks != "1" && call.acks != "all" {
         let why = "Invalid value for --producer-acks. Latency testing requires synchronous acknowledgement. Please use '1' or 'all'.";
         return Err(Stop::Usage(why.to_owned()));

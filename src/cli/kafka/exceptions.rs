@@ -1,6 +1,6 @@
 //! The names Kafka's Java code has for error codes, as its tools print them.
 //!
-//! Pure. Owns the way from a code to `org.apache.kafka.common.errors.…Exception`. Always: every code has one. Source: the enum
+//! Shell, for the admin client's values it reads; does nothing but words. Owns the way from a code to `org.apache.kafka.common.errors.…Exception`. Always: every code has one. Source: the enum
 //! `Errors` of Kafka 4.4.
 
 use crate::client::ClientError;
@@ -46,8 +46,21 @@ pub(super) fn spelled(error: &ItemError) -> String {
 /// As [`spelled`], of a whole call.
 pub(super) fn spelled_call(error: &ClientError) -> String {
     match error.code() {
-        Some(_) => spelled(&ItemError::from(innermost(error))),
+        Some(_) => spelled(&refusal(error)),
         None => error.to_string(),
+    }
+}
+
+/// What a broker said, without our words around it.
+pub(super) fn refusal(error: &ClientError) -> ItemError {
+    match innermost(error) {
+        ClientError::Broker { code, message, .. } => ItemError {
+            code: code.0,
+            name: code.name(),
+            message: message.as_deref().unwrap_or(code.sentence()).trim_end_matches('.').to_owned(),
+            retriable: code.retriable(),
+        },
+        other => ItemError::from(other),
     }
 }
 

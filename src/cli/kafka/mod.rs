@@ -141,9 +141,14 @@ pub(super) fn main(tool: &Tool, args: &[String]) -> ExitCode {
         Err(Stop::Usage(message)) => {
             _ = out.flush();
             match tool.manner {
-                Manner::Plain => _ = write!(stderr, "{message}\n{}", help(tool.about, tool.flags)),
+                // The page without its first line, which says what the tool is for.
+                Manner::Plain => {
+                    let page = help(tool.about, tool.flags);
+                    _ = write!(stderr, "{message}\n{}", page.split_once('\n').map_or("", |(_, options)| options));
+                }
                 Manner::Usage => {
-                    _ = writeln!(stderr, "usage: {} [--help] [options]\n{}: error: {message}", tool.name, tool.name);
+                    let name = usage_name(tool);
+                    _ = writeln!(stderr, "usage: {name} [--help] [options]\n{name}: error: {message}");
                 }
             }
             ExitCode::FAILURE
@@ -156,12 +161,20 @@ pub(super) fn main(tool: &Tool, args: &[String]) -> ExitCode {
     }
 }
 
+/// What the tool calls itself in messages.
+fn usage_name(tool: &Tool) -> &str {
+    match tool.name.strip_prefix("kafka-") {
+        Some(short) if short.starts_with("verifiable-") => short,
+        _ => tool.name,
+    }
+}
+
 fn run(tool: &Tool, args: &[String], out: &mut dyn Write) -> Result<(), Stop> {
     if args.is_empty() {
         return match tool.manner {
             Manner::Plain => Err(Stop::Said(help(tool.about, tool.flags).trim_end().to_owned())),
             Manner::Usage => {
-                write!(out, "usage: {} [--help] [options]\n\n{}", tool.name, help(tool.about, tool.flags))?;
+                write!(out, "usage: {} [--help] [options]\n\n{}", usage_name(tool), help(tool.about, tool.flags))?;
                 Ok(())
             }
         };
@@ -181,7 +194,7 @@ fn run(tool: &Tool, args: &[String], out: &mut dyn Write) -> Result<(), Stop> {
         return match tool.manner {
             Manner::Plain => Err(Stop::Said(page.trim_end().to_owned())),
             Manner::Usage => {
-                write!(out, "usage: {} [--help] [options]\n\n{page}", tool.name)?;
+                write!(out, "usage: {} [--help] [options]\n\n{page}", usage_name(tool))?;
                 Err(Stop::Exit(1))
             }
         };
@@ -249,7 +262,8 @@ impl<'a> Access<'a> {
         check_brokers(self.bootstrap).map_err(|wrong| {
             format!(
                 "Failed to create new KafkaAdminClient\n\
-                 org.apache.kafka.common.config.ConfigException: Invalid url in bootstrap.servers: {wrong}"
+                 org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient\n\
+                 Caused by: org.apache.kafka.common.config.ConfigException: Invalid url in bootstrap.servers: {wrong}"
             )
         })?;
         let settings: AdminSettings = self.settings(&[]).map_err(|error| error.to_string())?;

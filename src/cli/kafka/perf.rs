@@ -53,14 +53,17 @@ impl Stats {
             window.latency_sum_ms += latency_ms;
             window.latency_max_ms = window.latency_max_ms.max(latency_ms);
         }
-        if self.all.count % self.sampling == 0 {
+        if self.all.count.is_multiple_of(self.sampling) {
             self.samples.push(u32::try_from(latency_ms).unwrap_or(u32::MAX));
         }
         let elapsed = now_ms.saturating_sub(self.window.begun_ms);
         if elapsed < self.interval_ms {
             return None;
         }
-        let line = window_line(&self.window, elapsed);
+        let mut line = window_line(&self.window, elapsed);
+        if self.steady && self.window.count == self.all.count {
+            line.insert_str(0, "In steady state.\n");
+        }
         self.window = Window { begun_ms: now_ms, ..Window::default() };
         Some(line)
     }

@@ -102,7 +102,7 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let counted = Arc::new(Mutex::new(counted));
     let room = Arc::new(Notify::new());
     let (of_driver, told) = (Arc::clone(&counted), Arc::clone(&room));
-    let (warmup, records) = (call.warmup, call.records);
+    let (warmup, records, interval_ms) = (call.warmup, call.records, call.interval_ms);
     let sizes = call.payload.mean_bytes();
     let options = ProducerOptions::default().on_delivery(move |batch| {
         let mut counted = of_driver.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,15 +118,14 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
             }
             let (sent_ms, index_is_steady) = (tag >> 1, tag & 1 == 1);
             let latency = now.saturating_sub(sent_ms);
-            if let Some(line) = counted.all.record(latency, sizes, now) {
-                println!("{line}");
-            }
+            let mut line = counted.all.record(latency, sizes, now);
             if index_is_steady && warmup > 0 {
-                let steady = counted.steady.get_or_insert_with(|| {
-                    println!("In steady state.");
-                    Stats::new(records - warmup, u64::MAX, true, now)
-                });
-                steady.record(latency, sizes, now);
+                // From here on its windows are shown instead.
+                let steady = counted.steady.get_or_insert_with(|| Stats::new(records - warmup, interval_ms, true, now));
+                line = steady.record(latency, sizes, now);
+            }
+            if let Some(line) = line {
+                println!("{line}");
             }
         }
         drop(counted);

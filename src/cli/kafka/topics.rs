@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use super::exceptions::{message, spelled_call};
+use super::exceptions::{message, refusal};
 use super::options::{Flag, Manner, Words, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread};
 use crate::cli::show::joined;
@@ -127,11 +127,7 @@ impl From<String> for Failed {
 impl From<ClientError> for Failed {
     fn from(error: ClientError) -> Self {
         match error.code() {
-            Some(_) => Self::Said(
-                spelled_call(&error)
-                    .rsplit_once("Exception: ")
-                    .map_or_else(|| error.to_string(), |(_, why)| why.to_owned()),
-            ),
+            Some(_) => Self::Said(message(&refusal(&error))),
             None => Self::Said(error.to_string()),
         }
     }
@@ -242,6 +238,13 @@ fn create(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(
         None => BTreeMap::new(),
         Some(text) => (0..).zip(replica_assignment(text)?).collect(),
     };
+    if name.contains(['.', '_']) {
+        writeln!(
+            desk.out,
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid issues \
+             it is best to use either, but not both."
+        )?;
+    }
     let topic = NewTopic { name: name.to_owned(), partitions, replication_factor: replicas, assignments, configs };
     for created in admin.create_topics(vec![topic], false)? {
         match &created.error {
@@ -302,11 +305,14 @@ fn alter(words: &Words, admin: &BlockingAdmin) -> Result<(), Failed> {
     admin.create_partitions(wanted, false)?.iter().try_for_each(|one| refuse(one.error.as_ref()))
 }
 
+/// Eligible leaders, and the last ones known; `None` where the cluster does not keep them.
+type Replicas = (Option<Vec<i32>>, Option<Vec<i32>>);
+
 /// What a topic's description shows beside Metadata: replicas that may lead although they are not in sync (KIP-966).
 #[derive(Default)]
 struct Eligible {
-    /// By partition: eligible leaders, the last ones known. Null where the cluster does not keep them.
-    partitions: BTreeMap<i32, (Option<Vec<i32>>, Option<Vec<i32>>)>,
+    /// By partition.
+    partitions: BTreeMap<i32, Replicas>,
 }
 
 fn describe(

@@ -175,8 +175,16 @@ fn run(words: &Words, _: &mut Desk<'_>) -> Result<(), Stop> {
             commit(&consumer, &next);
         }
     }
+    // As in Kafka, a hook of the process says that its end is wanted: after all else when the tool ends by itself.
+    let asked = stopped.load(Ordering::Relaxed);
+    if asked {
+        tell_name("shutdown_requested");
+    }
     consumer.close_sync(call.close);
     tell_name("shutdown_complete");
+    if !asked {
+        tell_name("shutdown_requested");
+    }
     Ok(())
 }
 

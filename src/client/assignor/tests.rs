@@ -1,3 +1,5 @@
+//! What an assignor owes a group, and the bytes members exchange.
+
 use super::*;
 
 fn part(topic: &str, index: i32) -> TopicPartition {

@@ -1,3 +1,5 @@
+//! Pure: what a fetcher asks for, gives out, skips, and survives.
+
 use bytes::BytesMut;
 
 use super::*;

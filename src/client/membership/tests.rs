@@ -1,3 +1,5 @@
+//! One member, event by event: what it sends, what its user hears, what it gives up.
+
 use super::*;
 
 const SESSION: Duration = Duration::from_secs(45);

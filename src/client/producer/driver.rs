@@ -74,8 +74,7 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
         asking: RefCell::default(),
     });
     let mut changes = driver.network.on_metadata_change();
-    loop {
-        let Some(wake_at) = driver.pump() else { break };
+    while let Some(wake_at) = driver.pump() {
         tokio::select! {
             biased;
             () = driver.shared.bell.notified() => {}
@@ -139,9 +138,6 @@ impl Driver {
                         self.sender.borrow_mut().abort(&mut core.queues)
                     };
                     self.tell(left);
-                    for broker in self.sender.borrow().brokers_in_flight() {
-                        self.network.disconnect(broker, "the producer was closed");
-                    }
                     return None;
                 }
             }
@@ -231,11 +227,14 @@ impl Driver {
             Acks::None => self.network.send_unanswered(broker, &request, records, timeout),
             Acks::Leader | Acks::All => self.network.send(broker, &request, records, timeout),
         };
-        let driver = Rc::clone(self);
+        // Weak: at the closing deadline the connections end with the driver, whatever is in flight.
+        let driver = Rc::downgrade(self);
         spawn_local(async move {
             let answer = pending.await;
-            driver.on_answer(id, answer);
-            driver.shared.bell.notify_one();
+            if let Some(driver) = driver.upgrade() {
+                driver.on_answer(id, answer);
+                driver.shared.bell.notify_one();
+            }
         });
     }
 

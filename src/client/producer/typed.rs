@@ -2,7 +2,6 @@
 //!
 //! Shell: a face of the producer. Owns the two serializers. Source: Kafka's `Serializer` and `KafkaProducer<K, V>`.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Delivery, Producer};
@@ -15,7 +14,6 @@ pub struct TypedProducer<K: ?Sized, V: ?Sized> {
     producer: Producer,
     keys: Arc<dyn Serializer<K>>,
     values: Arc<dyn Serializer<V>>,
-    of: PhantomData<(fn(&K), fn(&V))>,
 }
 
 impl Producer {
@@ -25,7 +23,7 @@ impl Producer {
         keys: impl Serializer<K> + 'static,
         values: impl Serializer<V> + 'static,
     ) -> TypedProducer<K, V> {
-        TypedProducer { producer: self.clone(), keys: Arc::new(keys), values: Arc::new(values), of: PhantomData }
+        TypedProducer { producer: self.clone(), keys: Arc::new(keys), values: Arc::new(values) }
     }
 }
 

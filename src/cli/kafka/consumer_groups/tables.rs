@@ -1,6 +1,6 @@
 //! The tables of `kafka-consumer-groups`.
 //!
-//! Pure. Owns their columns and widths: columns grow to their longest value, the last one is free. Always: a table begins with an empty
+//! Shell, for the admin client's values it shows; does nothing but text. Owns their columns and widths: columns grow to their longest value, the last one is free. Always: a table begins with an empty
 //! line and ends with its last row. Source: Kafka 4.4's ConsumerGroupCommand, asked.
 
 use crate::cli::groups::{PartitionLag, assignment};
