@@ -264,8 +264,13 @@ pub(super) fn run(args: TuneArgs, out: &mut impl Write) -> Result<(), Failure> {
 
     let cancel = Cancel::default();
     listen_for_ctrl_c(cancel.clone());
-    let (ended, facts) = measure(&args, &mut question, &mut journal, cancel, resumed_at, facts, &shown)?;
+    let measured = measure(&args, &mut question, &mut journal, cancel, resumed_at, facts, &shown);
     shown.borrow_mut().end();
+    if question.course.records().is_empty() {
+        // A journal without a trial would only be in the way of the next attempt.
+        _ = fs::remove_file(&path);
+    }
+    let (ended, facts) = measured?;
     conclude(&args, &question, ended, &facts, &started_at, &path, out)
 }
 
