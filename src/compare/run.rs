@@ -617,7 +617,7 @@ impl Leader<'_> {
         };
         plan.topic_settings = cell.class.topic_settings(&facts.software);
         if let Some(rate) = rate {
-            plan.rate = crate::bench::schedule::Rate::Fixed(rate);
+            plan = presets::at_rate(plan, rate);
         }
         match cell.shape {
             Shape::ColdStart { .. } => facts.how.clone(),
