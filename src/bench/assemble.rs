@@ -404,8 +404,10 @@ mod tests {
         let run = assemble(
             &Plan::default(),
             found(|recorder| {
-                (0..30).for_each(|step| recorder.on_sent(step * 100_000, step * 100_000, step * 100_000, 1));
+                let send = |recorder: &mut Recorder, step: u64| recorder.on_sent(step * 100_000, 0, 0, 1);
+                (0..15).for_each(|step| send(recorder, step));
                 recorder.on_acked(1_500_000, 0, 0, 5, 5);
+                (15..30).for_each(|step| send(recorder, step));
                 recorder.on_acked(4_500_000, 0, 0, 25, 5);
             }),
         );

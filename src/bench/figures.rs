@@ -4,6 +4,8 @@
 //! true: a figure appears only when the run has what it shows; several runs are laid over each other in the order given.
 //! Source: the figure list of the report's design (throughput, latency, percentile curve, load curve, batch anatomy, cost).
 
+use hdrhistogram::Histogram;
+
 use super::plots::{Bar, bars};
 use super::recorder::decode;
 use super::report::{Percentiles, Run};
@@ -39,6 +41,15 @@ impl Table {
         Self { head: head.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
+    /// Columns as rows: for few things with many facts each.
+    fn turned(self) -> Self {
+        let head = std::iter::once(String::new()).chain(self.rows.iter().map(|row| row[0].clone())).collect();
+        let rows = (1..self.head.len()).map(|column| {
+            std::iter::once(self.head[column].clone()).chain(self.rows.iter().map(|row| row[column].clone())).collect()
+        });
+        Self { head, rows: rows.collect() }
+    }
+
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
@@ -48,8 +59,9 @@ impl Table {
 /// How a run is called in legends.
 pub fn name_of(run: &Run, runs: usize) -> String {
     match (run.label.is_empty(), runs) {
+        // The only run needs no name beside its numbers.
+        (_, 1) => String::new(),
         (false, _) => run.label.clone(),
-        (true, 1) => String::new(),
         (true, _) => format!("{} {}", run.kind, run.started_at),
     }
 }
@@ -100,7 +112,8 @@ fn percentile_table(runs: &[Run]) -> Option<Figure> {
     let mut table = Table::new(&["latency", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean", "count"]);
     for run in runs {
         for (name, _, percentiles) in latencies(run) {
-            let Some(all) = percentiles else { continue };
+            // A closed loop is never late: zeros would only look like numbers.
+            let Some(all) = percentiles.filter(|all| all.max > 0) else { continue };
             let micros = |value: u64| units::micros(value as f64);
             table.row(vec![
                 prefixed(run, runs.len(), name),
@@ -135,6 +148,12 @@ fn measured(run: &Run) -> Option<(f64, f64)> {
     Some((first, inside.next_back().unwrap_or(first) + 1.0))
 }
 
+/// The time axis of all runs: from their begin to the last second of the longest.
+fn time_axis(runs: &[Run]) -> Axis {
+    let end = runs.iter().filter_map(|run| run.series.last()).map(|second| second.t + 1).max().unwrap_or(1);
+    Axis { range: Some((0.0, end as f64)), ..Axis::linear("seconds since the run began", seconds) }
+}
+
 fn shade_warm_up(chart: &mut Chart, runs: &[Run]) {
     let Some((from, to)) = runs.first().and_then(measured) else { return };
     let end = runs[0].series.last().map_or(to, |second| second.t as f64 + 1.0);
@@ -147,11 +166,8 @@ fn shade_warm_up(chart: &mut Chart, runs: &[Run]) {
 }
 
 fn throughput(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new(
-        "Throughput over time",
-        Axis::linear("seconds since the run began", seconds),
-        Axis::linear("records per second", units::count),
-    );
+    let mut chart =
+        Chart::new("Throughput over time", time_axis(runs), Axis::linear("records per second", units::count));
     let mut table =
         Table::new(&["second", "run", "offered", "sent", "acknowledged", "MB/s", "read", "backlog", "errors"]);
     let one = runs.len() == 1;
@@ -202,11 +218,7 @@ fn throughput(runs: &[Run]) -> Option<Figure> {
 }
 
 fn latency_over_time(runs: &[Run]) -> Option<Figure> {
-    let mut chart = Chart::new(
-        "Latency over time",
-        Axis::linear("seconds since the run began", seconds),
-        Axis::log("latency", units::micros),
-    );
+    let mut chart = Chart::new("Latency over time", time_axis(runs), Axis::log("latency", units::micros));
     let mut table = Table::new(&["second", "run", "p50", "p99", "p99.9", "max"]);
     for (run, index) in runs.iter().zip(0..) {
         type Pick = fn(&super::report::Second) -> u64;
@@ -253,22 +265,22 @@ fn latency_over_time(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// The part of a curve that is worth drawing: from the median to as many nines as there are records for.
-fn nines(text: &str) -> Vec<(f64, f64)> {
-    let Ok(histogram) = decode(text) else { return Vec::new() };
-    let count = histogram.len() as f64;
-    if count < 1.0 {
-        return Vec::new();
-    }
-    let end = count.max(10.0);
-    let steps = 160;
-    (0..=steps)
+/// The part of a curve that is worth drawing: to as many nines as there are records for.
+fn nines(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
+    const STEPS: i32 = 160;
+    let end = (histogram.len() as f64).max(10.0);
+    (0..=STEPS)
         .map(|step| {
-            let inverse = end.powf(f64::from(step) / f64::from(steps));
-            (inverse, histogram.value_at_quantile(1.0 - 1.0 / inverse) as f64)
+            let inverse = end.powf(f64::from(step) / f64::from(STEPS));
+            (inverse, at_inverse(histogram, inverse))
         })
         .filter(|(_, value)| *value > 0.0)
         .collect()
+}
+
+/// The value below which all but one in `inverse` lie.
+fn at_inverse(histogram: &Histogram<u64>, inverse: f64) -> f64 {
+    histogram.value_at_quantile(1.0 - 1.0 / inverse) as f64
 }
 
 fn percentile_curve(runs: &[Run]) -> Option<Figure> {
@@ -285,21 +297,24 @@ fn percentile_curve(runs: &[Run]) -> Option<Figure> {
     ];
     let mut x = Axis::log("percentile", |inverse| format!("{:.5} %", 100.0 * (1.0 - 1.0 / inverse)));
     let mut chart_lines = Vec::new();
+    let mut histograms = Vec::new();
     let mut largest = 10.0f64;
     for (run, index) in runs.iter().zip(0..) {
         for ((name, key, _), style) in latencies(run).into_iter().zip(0..) {
+            // Of several runs the one latency that each is about; of one alone all that tell something.
             let wanted = match key {
+                "end_to_end_us" if runs.len() > 1 => run.headline_latency_name() == name,
+                "response_us" if runs.len() > 1 => run.headline_latency_name() != "end to end",
                 "response_us" | "end_to_end_us" => true,
                 "service_us" => runs.len() == 1,
                 _ => false,
             };
             let Some(text) = run.histograms.get(key).filter(|_| wanted) else { continue };
-            let points = nines(text);
-            if let Some((last, _)) = points.last() {
-                largest = largest.max(*last);
-                let style = if runs.len() == 1 { style } else { index };
-                chart_lines.push(Line::new(prefixed(run, runs.len(), name), style, points));
-            }
+            let Some(histogram) = decode(text).ok().filter(|histogram| !histogram.is_empty()) else { continue };
+            largest = largest.max(histogram.len() as f64);
+            let style = if runs.len() == 1 { style } else { index };
+            chart_lines.push(Line::new(prefixed(run, runs.len(), name), style, nines(&histogram)));
+            histograms.push(histogram);
         }
     }
     x.range = Some((1.0, largest));
@@ -314,9 +329,9 @@ fn percentile_curve(runs: &[Run]) -> Option<Figure> {
     }
     for (name, at) in ticks.iter().skip(1).filter(|(_, at)| *at <= largest * 1.001) {
         let mut row = vec![(*name).to_owned()];
-        for line in &chart.lines {
-            let value = line.points.iter().rfind(|(inverse, _)| *inverse <= at * 1.03 && *inverse >= at * 0.8);
-            row.push(value.map_or_else(String::new, |(_, value)| units::micros(*value)));
+        for histogram in &histograms {
+            let known = histogram.len() as f64 >= *at;
+            row.push(if known { units::micros(at_inverse(histogram, *at)) } else { String::new() });
         }
         table.row(row);
     }
@@ -469,7 +484,7 @@ fn batch_anatomy(runs: &[Run]) -> Option<Figure> {
         title: "Batch anatomy".to_owned(),
         caption: "What the client made of the records. Full batches cost the broker least; batches that leave for linger alone say that a longer linger would fill them, at the price of waiting.".to_owned(),
         svg: bars("Batch fill", &rows, Some(1.0)),
-        table,
+        table: table.turned(),
     })
 }
 
@@ -539,7 +554,7 @@ fn costs(runs: &[Run]) -> Option<Figure> {
         title: "What it cost".to_owned(),
         caption: "Processor time per megabyte of records. Throughput on one machine is a race of clients and disks; this number is the broker's own.".to_owned(),
         svg: bars("Processor time per megabyte", &rows, None),
-        table,
+        table: table.turned(),
     })
 }
 

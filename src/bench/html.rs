@@ -29,13 +29,13 @@ code,pre{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}pre{
 .badges{display:flex;flex-wrap:wrap;gap:8px;margin:16px 0 0}.badge{border-radius:999px;padding:3px 12px;font-size:13.5px;font-weight:600;background:var(--faint);color:var(--soft)}\
 .good{background:var(--goodbg);color:var(--good)}.bad{background:var(--badbg);color:var(--bad)}.warn{background:var(--warnbg);color:var(--warn)}\
 .why{margin:10px 0 0;padding-left:20px;color:var(--soft);font-size:14px}\
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:hidden;margin:22px 0 0}\
-.tile{background:var(--paper);padding:14px 16px 12px}.tile b{display:block;font-size:24px;line-height:1.2;font-weight:650;letter-spacing:-.015em;font-variant-numeric:tabular-nums;white-space:nowrap}.tile b small{font-size:14px;font-weight:500;color:var(--soft);letter-spacing:0}.tile span{color:var(--soft);font-size:13px}\
+.tiles{display:flex;flex-wrap:wrap;gap:1px;background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:hidden;margin:22px 0 0}\
+.tile{background:var(--paper);padding:14px 18px 12px;flex:1 1 22%;min-width:140px}.tile b{display:block;font-size:26px;line-height:1.2;font-weight:650;letter-spacing:-.015em;font-variant-numeric:tabular-nums;white-space:nowrap}.tile b small{font-size:14px;font-weight:500;color:var(--soft);letter-spacing:0}.tile span{color:var(--soft);font-size:13px}\
 figure{margin:0}figure svg{display:block;width:100%;height:auto}\
 .scroll{overflow-x:auto;margin:10px 0 0}table{border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums;width:100%}th{font-weight:600;color:var(--soft);text-align:right;padding:6px 10px;border-bottom:1px solid var(--line);white-space:nowrap}td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--line);white-space:nowrap}th:first-child,td:first-child{text-align:left;padding-left:2px}tr:last-child td{border-bottom:0}\
 td.words{text-align:left;white-space:normal;overflow-wrap:anywhere}th.words{text-align:left}\
 details{margin:10px 0 0;font-size:14px}summary{cursor:pointer;color:var(--soft)}summary:hover{color:var(--ink)}.fold{max-height:420px;overflow:auto;border:1px solid var(--line);border-radius:8px;margin-top:8px;padding:0 10px}\
-.take{font-size:13px;margin:8px 0 0;color:var(--soft)}footer{margin-top:64px;border-top:1px solid var(--line);padding-top:14px;color:var(--soft);font-size:13px}\
+.take{font-size:12.5px;margin:2px 0 0;text-align:right}.take a{color:var(--soft);text-decoration:none}.take a:hover{color:var(--accent);text-decoration:underline}footer{margin-top:64px;border-top:1px solid var(--line);padding-top:14px;color:var(--soft);font-size:13px}\
 @media print{:root{--ink:#000;--soft:#444;--line:#ccc;--faint:#f5f5f5;--paper:#fff;--accent:#0b66c3;--good:#08805a;--goodbg:#fff;--bad:#b3261e;--badbg:#fff;--warn:#8a5a00;--warnbg:#fff}body{max-width:none;padding:0;font-size:11pt}h2{break-after:avoid;margin-top:26pt}figure,.tiles,tr{break-inside:avoid}.take,details{display:none}}\
 @media (max-width:560px){body{padding:22px 14px 48px}h1{font-size:22px}.tile b{font-size:20px}}";
 
@@ -103,7 +103,9 @@ fn head_of_one(out: &mut String, run: &Run, title: &str) {
         escape(&run.started_at)
     );
     ack(out, run, "");
-    _ = write!(out, "<p>{}</p>", escape(&run.workload.sentence()));
+    if run.workload.connections == 0 && run.kind != "consume" {
+        _ = write!(out, "<p>{}</p>", escape(&run.workload.sentence()));
+    }
     badges(out, run);
     if run.verdict.lossy {
         _ = write!(
@@ -116,7 +118,7 @@ fn head_of_one(out: &mut String, run: &Run, title: &str) {
         tiles(out, run);
         _ = write!(
             out,
-            "<p class=\"cap\" style=\"margin-top:12px\">Verification: {}.</p>",
+            "<p class=\"cap\" style=\"margin-top:12px;max-width:none\">Verification: {}.</p>",
             escape(&run.verification.sentence())
         );
     }
@@ -133,7 +135,7 @@ fn software(run: &Run) -> String {
 }
 
 fn ack(out: &mut String, run: &Run, label: &str) {
-    if run.ack.words.is_empty() {
+    if run.ack.words.is_empty() || matches!(run.kind.as_str(), "idle" | "connect-storm") {
         return;
     }
     let prefix = if label.is_empty() { String::new() } else { format!("{}: ", escape(label)) };
@@ -245,9 +247,10 @@ fn tiles(out: &mut String, run: &Run) {
 }
 
 fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
+    let first = &runs[0];
     _ = write!(
         out,
-        "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; `ringlog compare` says whether a difference is real.</p></header>",
+        "<header><h1>{}</h1><p class=\"sub\">Laid over each other as measured; <code>ringlog compare</code> says whether a difference is real.</p></header>",
         escape(title)
     );
     let classes: std::collections::BTreeSet<&str> = runs.iter().map(|run| run.ack_class.as_str()).collect();
@@ -281,8 +284,11 @@ fn head_of_several(out: &mut String, runs: &[Run], title: &str) {
         ]);
     }
     put_table(out, &table);
-    for run in runs {
-        ack(out, run, &figures::name_of(run, runs.len()));
+    // What holds for all of them is said once.
+    if runs.iter().all(|run| run.ack == first.ack && run.ack_class == first.ack_class) {
+        ack(out, first, "All of them");
+    } else {
+        runs.iter().for_each(|run| ack(out, run, &figures::name_of(run, runs.len())));
     }
 }
 
@@ -331,7 +337,8 @@ pub fn put_figure(out: &mut String, figure: &Figure) {
     out.push_str("</section>");
 }
 
-fn put_table(out: &mut String, table: &Table) {
+/// A table; one of many rows folds.
+pub fn put_table(out: &mut String, table: &Table) {
     // A column that says nothing in any row (the name of the only run) is left out.
     let shown: Vec<usize> = (0..table.head.len())
         .filter(|column| table.rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty())))
@@ -346,12 +353,16 @@ fn put_table(out: &mut String, table: &Table) {
         "<div class=\"scroll\">"
     });
     let wordy = |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > 40));
-    out.push_str("<table><thead><tr>");
-    for column in &shown {
-        let class = if wordy(*column) { " class=\"words\"" } else { "" };
-        _ = write!(out, "<th{class}>{}</th>", escape(&table.head[*column]));
+    out.push_str("<table>");
+    if shown.iter().any(|column| !table.head[*column].is_empty()) {
+        out.push_str("<thead><tr>");
+        for column in &shown {
+            let class = if wordy(*column) { " class=\"words\"" } else { "" };
+            _ = write!(out, "<th{class}>{}</th>", escape(&table.head[*column]));
+        }
+        out.push_str("</tr></thead>");
     }
-    out.push_str("</tr></thead><tbody>");
+    out.push_str("<tbody>");
     for row in &table.rows {
         out.push_str("<tr>");
         for column in &shown {

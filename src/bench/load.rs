@@ -16,7 +16,6 @@ use super::assemble::{Found, Window, assemble};
 use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
-use super::reader::{FetchPlan, Met, Reader};
 use super::recorder::Collector;
 use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
@@ -25,8 +24,8 @@ use super::station::{Brief, Phase, Remains, Station, Told};
 use super::stats::median;
 use super::steady::{Steadiness, Warmth};
 use super::target::{BenchError, Cluster, ReadyTopic, client_settings};
-use super::verify::{Ledger, Read, Stamp, Verification};
-use super::{ceilings, host, recorder, units, work};
+use super::verify::{Ledger, Verification};
+use super::{ceilings, host, read_back, recorder, units, work};
 use crate::client::{ClientSettings, Io};
 
 /// How long clients may take to be ready.
@@ -36,10 +35,12 @@ const GRACE: Duration = Duration::from_millis(150);
 /// How often Ctrl-C is looked for.
 const LOOK_AROUND: Duration = Duration::from_millis(40);
 /// How long threads may take to end: their own drain and some.
-const END_TIMEOUT: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// A trial of the search for the largest rate takes so long, unless the run is to be shorter.
 const TRIAL: Duration = Duration::from_secs(10);
 const TRIAL_WARMUP: Duration = Duration::from_secs(2);
+/// What has no answer so long after a trial was not sustained.
+const TRIAL_DRAIN: Duration = Duration::from_secs(2);
 /// Where the search begins; it doubles and halves from there.
 const SEARCH_START: f64 = 10_000.0;
 /// How closely the largest rate is found.
@@ -181,6 +182,7 @@ fn search_rate(
             duration: plan.duration.min(TRIAL),
             warmup: plan.warmup.min(TRIAL_WARMUP),
             until_steady: false,
+            drain: TRIAL_DRAIN,
             ceilings: false,
             records: None,
             repeat: 1,
@@ -327,7 +329,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         Err(why) => Verification::skipped(why),
         Ok(()) => {
             let ledger = std::mem::take(&mut led.ledger);
-            verify(&threads[0], settings, &brief, ledger, cancel, watcher)
+            read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher)
         }
     };
     drop(cleanup);
@@ -468,9 +470,7 @@ struct Leader<'a> {
 impl Leader<'_> {
     async fn lead(&mut self) -> Result<Led, BenchError> {
         self.until_ready().await?;
-        let clock = Clock::start();
         let mut before = self.watch.look(true);
-        self.phase.send_replace(Phase::Running(clock));
         let plan = &self.brief.plan;
         let mut steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
         let mut steady = None;
@@ -478,6 +478,8 @@ impl Leader<'_> {
         if from.is_some() {
             self.begin_counting();
         }
+        let clock = Clock::start();
+        self.phase.send_replace(Phase::Running(clock));
         // The next second that has not been looked at, and the last boundary at which the broker was looked at.
         let (mut next, mut looked) = (0u64, 0u64);
         let mut boundary_look = None;
@@ -572,7 +574,7 @@ impl Leader<'_> {
     }
 
     async fn until_ended(&mut self) {
-        let end = tokio::time::Instant::now() + END_TIMEOUT;
+        let end = tokio::time::Instant::now() + self.brief.plan.drain + END_TIMEOUT;
         while self.ended.len() < self.threads {
             tokio::select! {
                 told = self.hears.recv() => match told {
@@ -625,6 +627,7 @@ impl Leader<'_> {
         let Ending { from, ended_at, interrupted, steady, before, after } = ending;
         let plan = &self.brief.plan;
         let mut notes = Vec::new();
+        let mut cut_short = interrupted;
         let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
         if self.ended.len() < self.threads {
             notes.push("A generator thread did not end in time; what it knew last is missing.".to_owned());
@@ -643,9 +646,10 @@ impl Leader<'_> {
                 return Err(error);
             }
             notes.push(format!("Ended early: {error}"));
+            cut_short = true;
         }
         let (from, interrupted) = match from {
-            Some(from) => (from, interrupted),
+            Some(from) => (from, cut_short),
             None => {
                 notes.push("It ended during warm-up: all of it was taken for measured.".to_owned());
                 (0, true)
@@ -683,93 +687,4 @@ struct Ending {
     steady: Option<bool>,
     before: Look,
     after: Look,
-}
-
-/// Reads back everything the run wrote and gives the ledger's verdict.
-fn verify(
-    io: &Io,
-    settings: ClientSettings,
-    brief: &Arc<Brief>,
-    ledger: Ledger,
-    cancel: &Cancel,
-    watcher: &mut dyn FnMut(Progress),
-) -> Verification {
-    let expected = ledger.acked();
-    watcher(Progress::Step(format!("reading back {} acknowledged records", units::grouped(expected))));
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    let (brief, cancel) = (Arc::clone(brief), cancel.clone());
-    // A first Ctrl-C ended the run; only one that comes now ends the reading.
-    let was_cancelled = cancel.is_cancelled();
-    let answer = io.run(move || async move {
-        read_back(settings, &brief, ledger, move || !was_cancelled && cancel.is_cancelled(), &sender).await
-    });
-    while let Some(read) = receiver.blocking_recv() {
-        watcher(Progress::Verified(read, expected));
-    }
-    futures_lite::future::block_on(answer)
-        .unwrap_or_else(|why| Verification::skipped(format!("reading back failed: {why}")))
-}
-
-async fn read_back(
-    settings: ClientSettings,
-    brief: &Brief,
-    mut ledger: Ledger,
-    cancelled: impl Fn() -> bool,
-    progress: &mpsc::UnboundedSender<u64>,
-) -> Result<Verification, BenchError> {
-    const LATEST: i64 = -1;
-    let cluster = Cluster::connect(settings).await?;
-    // Leaders may have moved since the run began.
-    cluster.network.topic_ready(&brief.topic.name, END_TIMEOUT).await?;
-    let mut topic = brief.topic.clone();
-    for (partition, leader) in topic.leaders.iter_mut().enumerate() {
-        if let Some((now, _)) = cluster.network.cluster().leader(&topic.name, super::target::partition_index(partition))
-        {
-            *leader = now;
-        }
-    }
-    let ends = cluster.offsets(&topic, LATEST).await?;
-    let positions: BTreeMap<u32, i64> = (0..)
-        .zip(&brief.starts)
-        .filter(|(partition, start)| ends.get(*partition as usize) > Some(*start))
-        .map(|(partition, start)| (partition, *start))
-        .collect();
-    let plan = FetchPlan { partition_max_bytes: 4 << 20, max_wait: Duration::from_millis(100), ..FetchPlan::default() };
-    let mut read = 0u64;
-    let mut told = 0;
-    for mut reader in Reader::all(&cluster.network, &topic, &positions, plan) {
-        while !reader.is_idle() {
-            if cancelled() {
-                return Ok(Verification::skipped(format!(
-                    "interrupted after {} records were read back",
-                    units::grouped(read)
-                )));
-            }
-            reader
-                .fetch(&cluster.network, |met| match met {
-                    Met::Record(partition, offset, _, value) => {
-                        read += 1;
-                        ledger.on_read(
-                            partition,
-                            offset,
-                            value.map_or(Read::Foreign, |value| Stamp::read(value, brief.run)),
-                        );
-                    }
-                    Met::Damaged(partition, first, last) => {
-                        (first..=last).for_each(|offset| ledger.on_read(partition, offset, Read::Unknown));
-                    }
-                })
-                .await?;
-            for (partition, end) in (0..).zip(&ends) {
-                if reader.position(partition).is_some_and(|position| position >= *end) {
-                    reader.leave(partition);
-                }
-            }
-            if read - told > 100_000 {
-                told = read;
-                _ = progress.send(read);
-            }
-        }
-    }
-    Ok(ledger.finish())
 }

@@ -6,6 +6,7 @@
 //! plan       everything a run is told                 load      leads a run: prepare, warm up, measure, drain, verify
 //! workload   what is sent    schedule  when           station   one generator thread: produce, prebuilt, consume, idle, storm
 //! recorder   histograms, seconds    verify  ledger    target    topic, offsets, settings of the cluster    reader  fetches
+//! assemble   from what was found to the report        read_back reads everything back for the ledger
 //! search, steady, fail_if, stats   decisions          host, process, ceilings, broker_cost, ack_class   beside the numbers
 //! checkup    is this host fit?      probes  what it takes a few seconds to know
 //! report     run.json        omb  OpenMessaging       figures, svg, plots, html   the page
@@ -31,6 +32,7 @@ mod prebuilt;
 pub mod probes;
 pub mod process;
 mod produce;
+mod read_back;
 mod reader;
 pub mod recorder;
 pub mod report;

@@ -129,6 +129,8 @@ pub struct Plan {
     pub warmup: Duration,
     /// Warm up longer, until throughput is level.
     pub until_steady: bool,
+    /// How long records may take to be answered once sending has stopped; what then has no answer has failed.
+    pub drain: Duration,
     /// How many.
     pub producers: u32,
     /// How many in each group.
@@ -187,6 +189,7 @@ impl Default for Plan {
             records: None,
             warmup: Duration::from_secs(10),
             until_steady: true,
+            drain: Duration::from_secs(30),
             producers: 1,
             consumers: 1,
             groups: 0,

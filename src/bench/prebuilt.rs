@@ -18,12 +18,13 @@ use tokio::task::spawn_local;
 use super::clock::Clock;
 use super::produce::producer_settings;
 use super::recorder::BatchCounts;
+use super::schedule::Micros;
 use super::station::{Station, Told};
 use super::target::{BenchError, Cluster, client_settings, partition_index};
 use super::workload::Generator;
-use crate::client::ProducerSettings;
 use crate::client::network::Target;
 use crate::client::settings::Acks;
+use crate::client::{ClientError, ProducerSettings};
 use crate::protocol::admin::InitProducerIdRequest;
 use crate::protocol::batch::{Builder, BuilderOptions, ProducerStamp, set_producer};
 use crate::protocol::produce::{ProducePartition, ProduceRequest, ProduceTopic};
@@ -184,31 +185,7 @@ impl Sender {
                 }),
                 Err(error) => Err(error.into()),
             };
-            let now = clock.now();
-            let mut sheet = self.station.sheet();
-            sheet.last_us = sheet.last_us.max(now);
-            let records = u64::from(batch.records);
-            let failure = match code {
-                Ok(ErrorCode::NONE) => {
-                    sheet.recorder.on_acked(now, sent, sent, records, batch.payload);
-                    let counts = BatchCounts {
-                        requests: 1,
-                        batches: 1,
-                        records,
-                        wire_bytes,
-                        raw_bytes: batch.raw,
-                        full: 1,
-                        ..BatchCounts::default()
-                    };
-                    sheet.recorder.on_batches(now, &counts);
-                    continue;
-                }
-                Ok(code) => code.to_string(),
-                Err(error) => error.to_string(),
-            };
-            sheet.recorder.on_failed(now, sent, sent, records);
-            sheet.on_error(&failure, records);
-            drop(sheet);
+            let Some(failure) = self.write_down(batch, sent, clock.now(), wire_bytes, code) else { continue };
             self.cluster.network.invalidate(&topic.name);
             if self.producer.is_some() {
                 // The sequence is broken: everything after it would be refused, too.
@@ -218,6 +195,42 @@ impl Sender {
             tokio::time::sleep(self.cluster.network.retry_backoff(1)).await;
         }
         Ok(())
+    }
+
+    /// What came of a request goes on the sheet; the name of what went wrong comes back.
+    fn write_down(
+        &self,
+        batch: &Batch,
+        sent: Micros,
+        now: Micros,
+        wire_bytes: u64,
+        code: Result<ErrorCode, ClientError>,
+    ) -> Option<String> {
+        let mut sheet = self.station.sheet();
+        sheet.last_us = sheet.last_us.max(now);
+        let records = u64::from(batch.records);
+        let failure = match code {
+            Ok(ErrorCode::NONE) => {
+                sheet.recorder.on_acked(now, sent, sent, records, batch.payload);
+                let raw_bytes = batch.raw;
+                let counts = BatchCounts {
+                    requests: 1,
+                    batches: 1,
+                    records,
+                    wire_bytes,
+                    raw_bytes,
+                    full: 1,
+                    ..BatchCounts::default()
+                };
+                sheet.recorder.on_batches(now, &counts);
+                return None;
+            }
+            Ok(code) => code.to_string(),
+            Err(error) => error.to_string(),
+        };
+        sheet.recorder.on_failed(now, sent, sent, records);
+        sheet.on_error(&failure, records);
+        Some(failure)
     }
 
     fn leader(&self, partition: usize) -> BrokerId {

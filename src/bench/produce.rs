@@ -36,19 +36,17 @@ const BURST_RECORDS: u32 = 128;
 const BURST_US: Micros = 100;
 /// Above this rate of one thread, send times are rounded up to a tick they share: one wake-up for all producers.
 const TICK_ABOVE_RATE: f64 = 10_000.0;
-const TICK_US: Micros = 50;
+const TICK_US: Micros = 100;
 /// How often the client's counters are looked at.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a sender sleeps at most when there is no room: an unknown topic rings no bell.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
-/// How long records may take to be answered once sending has stopped.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// The settings of the plan's producers.
 pub(crate) fn producer_settings(plan: &Plan) -> Result<ProducerSettings, BenchError> {
     let mut builder = ProducerSettings::builder();
     for (name, value) in plan.client_words(ClientRole::Producer) {
-        builder = builder.set_at(&name, value, "bench");
+        builder = builder.set_at(&name, value, "command line");
     }
     Ok(builder.build()?)
 }
@@ -98,7 +96,6 @@ struct Sender {
 }
 
 impl Sender {
-    #[expect(clippy::disallowed_types, reason = "see the import")]
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -434,7 +431,7 @@ impl Loop {
     }
 
     async fn drain(&mut self) {
-        if tokio::time::timeout(DRAIN, self.producer.flush()).await.is_err() {
+        if tokio::time::timeout(self.sender.station.brief.plan.drain, self.producer.flush()).await.is_err() {
             self.sender.give_up();
         }
         self.producer.close(Duration::from_millis(100)).await;

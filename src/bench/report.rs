@@ -549,7 +549,13 @@ impl WorkloadFacts {
     /// One line: `1 KiB random (incompressible), keys none, open loop 50000/s poisson`.
     pub fn sentence(&self) -> String {
         let schedule = match self.loop_mode.as_str() {
-            "open" => format!("open loop, {} records/s, {} arrivals", self.rate, self.arrival),
+            "open" => {
+                let rate = match self.rate.strip_prefix("ramp:").and_then(|range| range.split_once("..")) {
+                    Some((from, to)) => format!("from {from} to {to}"),
+                    None => self.rate.clone(),
+                };
+                format!("open loop, {rate} records/s, {} arrivals", self.arrival)
+            }
             _ => "closed loop, as fast as answers come".to_owned(),
         };
         format!("{} {}, keys: {}; {schedule}", self.record_size, self.compressibility, self.keys)

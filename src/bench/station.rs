@@ -115,7 +115,6 @@ impl Station {
     }
 
     /// The sheet. Hold it across no await.
-    #[expect(clippy::disallowed_types, reason = "see the import")]
     pub(crate) fn sheet(&self) -> MutexGuard<'_, Sheet> {
         self.sheet.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,7 +30,7 @@ font:12.5px/1.4 ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,'Helveti
 @media print{.chart{--ink:#000;--soft:#444;--line:#ccc;--faint:#f0f0f0;--paper:#fff;--s0:#0b66c3;--s1:#c8500a;--s2:#08805a;--s3:#9a3f86;--s4:#8a6d00;--s5:#4a5568;--good:#08805a;--bad:#b3261e}}\
 .chart text{fill:var(--soft)}.chart .name{fill:var(--ink)}.chart .axis{font-size:12px}.chart .tick{font-size:11.5px;font-variant-numeric:tabular-nums}\
 .chart .grid{stroke:var(--line);stroke-width:1;shape-rendering:crispEdges}.chart .minor{stroke:var(--faint)}.chart .base{stroke:var(--soft);stroke-width:1;shape-rendering:crispEdges}\
-.chart .band{fill:var(--faint)}.chart .mark{stroke:var(--bad);stroke-width:1.2;stroke-dasharray:2 3;fill:none}.chart .marktext{fill:var(--bad);font-size:11.5px}\
+.chart .band{fill:var(--faint)}.chart .band-name{paint-order:stroke;stroke:var(--faint);stroke-width:4px;stroke-linejoin:round}.chart .mark{stroke:var(--bad);stroke-width:1.2;stroke-dasharray:2 3;fill:none}.chart .marktext{fill:var(--bad);font-size:11.5px}\
 .chart .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.chart .a{stroke:none;opacity:.1}.chart .d{stroke:var(--paper);stroke-width:1.4}.chart .h{fill:transparent}\
 .chart .s0{stroke:var(--s0)}.chart .s1{stroke:var(--s1);stroke-dasharray:7 3.5}.chart .s2{stroke:var(--s2);stroke-dasharray:2 3.2}.chart .s3{stroke:var(--s3);stroke-dasharray:10 3.5 2 3.5}.chart .s4{stroke:var(--s4);stroke-dasharray:5 2 1.5 2 1.5 2}.chart .s5{stroke:var(--s5);stroke-dasharray:1 2.6}\
 .chart .f0{fill:var(--s0)}.chart .f1{fill:var(--s1)}.chart .f2{fill:var(--s2)}.chart .f3{fill:var(--s3)}.chart .f4{fill:var(--s4)}.chart .f5{fill:var(--s5)}.chart .solid{stroke-dasharray:none}\
@@ -166,18 +166,17 @@ impl Chart {
                     self.height - BOTTOM - top,
                     escape(name)
                 );
-                if right - left > 8.0 * name.len() as f64 {
-                    _ = write!(
-                        out,
-                        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                        left + 6.0,
-                        top + 14.0,
-                        escape(name)
-                    );
-                }
             }
         }
         self.draw_axes(&mut out, &x, &y, top);
+        // Their names come after the grid, which would strike them through.
+        for (from, to, name) in &self.bands {
+            let (left, right) = (x.place(*from), x.place(*to));
+            if right - left > 8.0 * name.len() as f64 {
+                let (at, down) = (left + 6.0, top + 14.0);
+                _ = write!(out, "<text class=\"tick band-name\" x=\"{at:.1}\" y=\"{down:.1}\">{}</text>", escape(name));
+            }
+        }
         out.push_str(&legend);
         for line in &self.lines {
             self.draw_line(&mut out, line, &x, &y);
@@ -435,6 +434,16 @@ impl Placed {
     }
 }
 
+/// `50.0 k` as `50 k`: ticks are round, and their digits are noise.
+fn without_zeros(text: String) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    if !number.contains('.') {
+        return text;
+    }
+    let number = number.trim_end_matches('0').trim_end_matches('.');
+    if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
+}
+
 fn linear_ticks(low: f64, high: f64, wanted: usize, format: fn(f64) -> String) -> Vec<(f64, String)> {
     let rough = (high - low) / wanted as f64;
     if rough <= 0.0 || !rough.is_finite() {
@@ -448,7 +457,7 @@ fn linear_ticks(low: f64, high: f64, wanted: usize, format: fn(f64) -> String) -
         .unwrap_or(10.0 * power);
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
-    (first..=last).map(|count| (count as f64 * step, format(count as f64 * step))).collect()
+    (first..=last).map(|count| (count as f64 * step, without_zeros(format(count as f64 * step)))).collect()
 }
 
 fn log_ticks(low: f64, high: f64, format: fn(f64) -> String) -> Vec<(f64, String)> {
@@ -463,7 +472,7 @@ fn log_ticks(low: f64, high: f64, format: fn(f64) -> String) -> Vec<(f64, String
             }
             let named = factor == 1 || (decades < 2.5 && (factor == 2 || factor == 5));
             if named || decades < 3.5 {
-                ticks.push((value, if named { format(value) } else { String::new() }));
+                ticks.push((value, if named { without_zeros(format(value)) } else { String::new() }));
             }
         }
         power *= 10.0;

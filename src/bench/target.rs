@@ -20,6 +20,8 @@ use crate::types::{BrokerId, PartitionIndex};
 
 /// How long one administrative call may take: creating a thousand partitions takes Kafka seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the first answer may take: long enough for a broker that is just starting, short enough for a mistyped address.
+const REACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a new topic may take to have leaders everywhere.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -76,7 +78,7 @@ pub struct ReadyTopic {
 pub(crate) fn client_settings(plan: &Plan) -> Result<ClientSettings, BenchError> {
     let mut builder = AdminSettings::builder();
     for (name, value) in plan.client_words(ClientRole::Admin) {
-        builder = builder.set_at(&name, value, "bench");
+        builder = builder.set_at(&name, value, "command line");
     }
     Ok(builder.build()?.client)
 }
@@ -90,7 +92,7 @@ impl Cluster {
     /// Connects. Must be called on a client thread.
     pub(crate) async fn connect(settings: ClientSettings) -> Result<Self, BenchError> {
         let network = Network::new(settings);
-        network.refresh(CALL_TIMEOUT).await?;
+        network.refresh(REACH_TIMEOUT).await?;
         Ok(Self { network })
     }
 
@@ -127,10 +129,9 @@ impl Cluster {
         }
         let end = tokio::time::Instant::now() + READY_TIMEOUT;
         loop {
-            if known || self.network.topic_ready(name, CALL_TIMEOUT).await.is_ok() {
-                if let Some(topic) = self.leaders(name) {
-                    return Ok(ReadyTopic { own, ..topic });
-                }
+            let ready = known || self.network.topic_ready(name, CALL_TIMEOUT).await.is_ok();
+            if let Some(topic) = self.leaders(name).filter(|_| ready) {
+                return Ok(ReadyTopic { own, ..topic });
             }
             if tokio::time::Instant::now() > end {
                 let why = format!(

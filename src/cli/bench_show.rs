@@ -122,7 +122,9 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
         );
         (run.results.records > 0).then(|| shown(run, speed)).flatten()
     });
-    row("ack class", &|run| Some(format!("{} (acks={})", run.ack_class, run.ack.acks)));
+    // Connections acknowledge nothing.
+    let about_records = |run: &Run| !matches!(run.kind.as_str(), "idle" | "connect-storm");
+    row("ack class", &|run| about_records(run).then(|| format!("{} (acks={})", run.ack_class, run.ack.acks)));
     row("offered", &|run| {
         run.results.offered_per_second.map(|offered| format!("{} records/s", units::grouped(offered as u64)))
     });
@@ -171,6 +173,9 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
     });
     row("generator CPU", &|run| {
         let generator = &run.generator;
+        if generator.cpu_ms_per_mb == 0.0 {
+            return Some(format!("{:.0} % of {} thread(s)", generator.busy_share * 100.0, generator.threads));
+        }
         Some(format!(
             "{} ms/MB, {:.0} % of {} thread(s)",
             units::digits(generator.cpu_ms_per_mb),
@@ -188,7 +193,7 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
         ))
     });
     row("errors", &|run| (run.results.errors > 0).then(|| units::grouped(run.results.errors)));
-    row("verification", &|run| Some(run.verification.sentence()));
+    row("verification", &|run| about_records(run).then(|| run.verification.sentence()));
     row("measured", &|run| {
         Some(format!(
             "{} s after {} s of warm-up",
@@ -204,7 +209,7 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
     writeln!(out, "{}", table.trim_fmt())?;
     for run in runs {
         let label = if several { format!("{}: ", run.label) } else { String::new() };
-        if !run.ack.words.is_empty() {
+        if !run.ack.words.is_empty() && about_records(run) {
             writeln!(out, "{label}{}: {} {}", run.ack_class, run.ack.words, run.ack.source)?;
         }
         for reason in run.verdict.reasons.iter().chain(&run.notes) {

@@ -5,6 +5,7 @@
 //! message. Source: rustc's messages.
 
 mod bench;
+mod bench_args;
 mod bench_show;
 mod check_config;
 mod compare;
@@ -52,7 +53,7 @@ enum Command {
     Serve(serve_args::ServeArgs),
     CheckConfig(check_config::CheckConfigArgs),
     // Boxed: it has more flags than all others together.
-    Bench(Box<bench::BenchArgs>),
+    Bench(Box<bench_args::BenchArgs>),
     Compare(Box<compare::CompareArgs>),
     Doctor(doctor::DoctorArgs),
     /// Looks into the files of a log.

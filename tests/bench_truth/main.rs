@@ -1,0 +1,270 @@
+//! Does the load generator tell the truth? Against brokers whose delays, stalls and lies are known.
+//!
+//! What must hold to the microsecond is shown in simulated time, with the same schedule and recorder. What needs sockets is
+//! shown by lower bounds and proportions, which a busy machine cannot break.
+
+mod fake;
+
+use std::time::Duration;
+
+use fake::{FakeBroker, Lie, Script, TOPIC};
+use ringlog::bench::load::{self, Cancel, Progress};
+use ringlog::bench::plan::{Kind, Plan, TopicPlan, Verify};
+use ringlog::bench::recorder::{Collector, Recorder, decode, percentiles};
+use ringlog::bench::report::{Percentiles, Run};
+use ringlog::bench::schedule::{Arrival, Rate, Schedule};
+use ringlog::protocol::ErrorCode;
+
+const SECOND: u64 = 1_000_000;
+
+fn measured(recorder: Recorder, seconds: u64) -> Percentiles {
+    let mut collector = Collector::default();
+    recorder.finish().iter().for_each(|(index, interval)| collector.add(*index, interval));
+    percentiles(&collector.totals(0, seconds, u64::MAX).latencies.response).unwrap()
+}
+
+/// A broker that answers after `service`, but nothing within the stall; requests do not wait for each other.
+fn answered_at(sent: u64, service: u64, stall: std::ops::Range<u64>) -> u64 {
+    let at = sent + service;
+    if stall.contains(&at) || (sent < stall.start && at > stall.end) { stall.end.max(at) } else { at }
+}
+
+#[test]
+fn percentiles_of_known_delays_are_right_within_the_histograms_precision() {
+    let seed = 7;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut schedule = Schedule::new(Rate::Fixed(10_000.0), Arrival::Poisson, 1, 0, 0, seed).unwrap();
+    let (mut recorder, mut delays) = (Recorder::default(), Vec::new());
+    for _ in 0..200_000 {
+        let at = schedule.next_at();
+        schedule.advance();
+        // Mostly quick, with a long tail.
+        let delay = 200 + (random.f64().powi(20) * 2e6) as u64;
+        delays.push(delay);
+        recorder.on_sent(at, at, at, 1);
+        recorder.on_acked(at + delay, at, at, 1, 100);
+    }
+    delays.sort_unstable();
+    let read = measured(recorder, 1000);
+    for (value, quantile) in
+        [(read.p50, 0.5), (read.p90, 0.9), (read.p99, 0.99), (read.p999, 0.999), (read.p9999, 0.9999)]
+    {
+        let truth = delays[(quantile * delays.len() as f64) as usize - 1] as f64;
+        let next = delays[((quantile * delays.len() as f64) as usize).min(delays.len() - 1)] as f64;
+        assert!(
+            value as f64 >= truth * 0.999 && value as f64 <= next * 1.001 + 1.0,
+            "{quantile}: {value}, truth {truth}"
+        );
+    }
+    assert!((read.max as f64 / delays[delays.len() - 1] as f64 - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn a_stall_of_a_second_shows_in_open_loop_and_hides_in_closed_loop() {
+    // Ten seconds, 1,000 records a second, a service time of 1 ms, and one second in which nothing is answered.
+    let stall = 5 * SECOND..6 * SECOND;
+    let mut schedule = Schedule::new(Rate::Fixed(1000.0), Arrival::Uniform, 1, 0, 0, 1).unwrap();
+    let mut open = Recorder::default();
+    while schedule.next_at() < 10 * SECOND {
+        let at = schedule.next_at();
+        schedule.advance();
+        open.on_acked(answered_at(at, 1000, stall.clone()), at, at, 1, 100);
+    }
+    let open = measured(open, 11);
+
+    let (mut closed, mut now) = (Recorder::default(), 0);
+    while now < 10 * SECOND {
+        let answered = answered_at(now, 1000, stall.clone());
+        closed.on_acked(answered, now, now, 1, 100);
+        now = answered;
+    }
+    let closed = measured(closed, 11);
+
+    // A tenth of all records met the stall; a twentieth waited more than half of it.
+    assert!(open.p95 >= 490_000 && open.p99 >= 890_000, "{open:?}");
+    // The closed loop sent nothing while it waited: one record in nine thousand met it.
+    assert!(closed.p99 <= 1001 && closed.p999 <= 1001 && closed.max >= 999_000, "{closed:?}");
+}
+
+fn plan(broker: &FakeBroker) -> Plan {
+    Plan {
+        bootstrap: broker.address.to_string(),
+        topic: TopicPlan::Named(TOPIC.to_owned()),
+        duration: Duration::from_secs(2),
+        warmup: Duration::ZERO,
+        until_steady: false,
+        ceilings: false,
+        linger: Duration::ZERO,
+        ..Plan::default()
+    }
+}
+
+fn measure(plan: &Plan) -> Run {
+    load::run(plan, &Cancel::default(), &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_run_reports_the_delays_of_its_broker_and_proves_that_nothing_was_lost() {
+    let broker = FakeBroker::start(Script { delay: Duration::from_millis(30), partitions: 3, ..Script::default() });
+    let run = measure(&Plan { rate: Rate::Fixed(200.0), arrival: Arrival::Uniform, ..plan(&broker) });
+    let response = run.results.response_us.as_ref().unwrap();
+    let service = run.results.service_us.as_ref().unwrap();
+    assert!(response.p50 >= 30_000 && service.p50 >= 30_000, "{response:?}");
+    // Each part is no larger than the whole.
+    assert!(service.p50 <= response.p50 && service.max <= response.max);
+    assert!(run.results.records > 200 && run.results.offered_per_second == Some(200.0), "{:?}", run.results.records);
+    assert_eq!(run.ack_class, "memory");
+    assert!(run.verification.enabled && run.verification.is_clean(), "{:?}", run.verification);
+    assert!(run.verification.checked >= run.results.records);
+    assert_eq!(percentiles(&decode(&run.histograms["response_us"]).unwrap()).as_ref(), Some(response));
+    assert!(Run::from_json(&run.to_json()).is_ok());
+}
+
+#[test]
+fn a_stalled_broker_is_charged_in_open_loop_only() {
+    let script = Script { stall: Some((Duration::from_millis(700), Duration::from_secs(1))), ..Script::default() };
+    let broker = FakeBroker::start(script);
+    let open = measure(&Plan {
+        rate: Rate::Fixed(500.0),
+        arrival: Arrival::Uniform,
+        duration: Duration::from_secs(3),
+        ..plan(&broker)
+    });
+    let open = open.results.response_us.unwrap();
+    // A third of the records met the stall, so a sixth of them waited half a second and more.
+    assert!(open.p90 >= 500_000 && open.max >= 900_000, "{open:?}");
+
+    let broker = FakeBroker::start(script);
+    let closed = measure(&Plan { outstanding: Some(1), duration: Duration::from_secs(3), ..plan(&broker) });
+    let closed = closed.results.response_us.unwrap();
+    // One record met it. The proportion of those that did not is what the closed loop gets wrong.
+    assert!(closed.max >= 900_000 && closed.p90 < 450_000, "{closed:?}");
+    assert!(closed.p90 < open.p90 / 2);
+}
+
+#[test]
+fn every_lie_about_acknowledged_records_is_caught() {
+    for lie in [Lie::None, Lie::Drop, Lie::Duplicate, Lie::Swap, Lie::Alter] {
+        let broker = FakeBroker::start(Script { lie, ..Script::default() });
+        let run = measure(&Plan { records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) });
+        let found = &run.verification;
+        assert!(found.enabled && found.checked == 200, "{lie:?}: {found:?}");
+        let counts = (found.lost, found.duplicated, found.reordered, found.corrupt);
+        let expected = match lie {
+            Lie::None => (0, 0, 0, 0),
+            Lie::Drop => (1, 0, 0, 0),
+            Lie::Duplicate => (0, 1, 0, 0),
+            Lie::Swap => (0, 0, 1, 0),
+            Lie::Alter => (0, 0, 0, 1),
+        };
+        assert_eq!(counts, expected, "{lie:?}: {found:?}");
+        assert_eq!(run.verdict.lossy, lie != Lie::None);
+        assert_eq!(run.verdict.valid, lie == Lie::None, "{:?}", run.verdict);
+    }
+}
+
+#[test]
+fn refused_records_are_errors_by_name_and_the_run_is_not_valid() {
+    let broker = FakeBroker::start(Script { error: ErrorCode::TOPIC_AUTHORIZATION_FAILED, ..Script::default() });
+    let run = measure(&Plan { rate: Rate::Fixed(100.0), ..plan(&broker) });
+    assert_eq!(run.results.records, 0);
+    assert!(run.results.errors > 0 && !run.verdict.valid);
+    assert!(
+        run.results.errors_by_code.keys().any(|name| name.contains("29") || name.contains("TOPIC_AUTHORIZATION")),
+        "{:?}",
+        run.results.errors_by_code
+    );
+}
+
+#[test]
+fn end_to_end_latency_runs_from_the_intended_send_to_the_consumers_hands() {
+    let broker = FakeBroker::start(Script { delay: Duration::from_millis(5), ..Script::default() });
+    let run = measure(&Plan { kind: Kind::EndToEnd, rate: Rate::Fixed(100.0), ..plan(&broker) });
+    let end_to_end = run.results.end_to_end_us.as_ref().unwrap();
+    assert!(end_to_end.count > 50 && end_to_end.min > 0, "{end_to_end:?}");
+    assert!(run.results.consumed > 50 && run.verification.is_clean());
+}
+
+#[test]
+fn batches_built_once_are_counted_record_by_record() {
+    let broker = FakeBroker::start(Script { partitions: 2, delay: Duration::from_millis(1), ..Script::default() });
+    let run = measure(&Plan { prebuilt: true, duration: Duration::from_secs(1), ..plan(&broker) });
+    let batches = run.results.batches.as_ref().unwrap();
+    assert_eq!(batches.records_per_batch, 15.0);
+    assert!(run.results.records > 15 && run.results.records.is_multiple_of(15), "{}", run.results.records);
+    assert!(!run.verification.enabled && run.verification.note.is_some());
+}
+
+#[test]
+fn what_lies_in_a_topic_is_read_to_where_it_ended() {
+    let broker = FakeBroker::start(Script { partitions: 2, ..Script::default() });
+    let written = measure(&Plan { records: Some(500), duration: Duration::from_secs(30), ..plan(&broker) });
+    assert_eq!(written.results.records, 500);
+    let read = measure(&Plan { kind: Kind::Consume, duration: Duration::from_secs(30), ..plan(&broker) });
+    assert_eq!(read.results.consumed, 500);
+    assert!(read.verdict.valid && read.results.seconds < 30.0, "{:?}", read.verdict);
+}
+
+#[test]
+fn idle_connections_and_storms_are_measured() {
+    let broker = FakeBroker::start(Script::default());
+    let idle = measure(&Plan {
+        kind: Kind::Idle,
+        connections: 20,
+        rate: Rate::Fixed(100.0),
+        verify: Verify::Off,
+        ..plan(&broker)
+    });
+    assert!(idle.results.response_us.as_ref().unwrap().count > 50);
+    let storm = measure(&Plan {
+        kind: Kind::ConnectStorm,
+        connections: 4,
+        duration: Duration::from_secs(1),
+        verify: Verify::Off,
+        ..plan(&broker)
+    });
+    assert!(storm.results.requests_per_second.unwrap() > 10.0 && storm.verdict.valid);
+}
+
+#[test]
+fn a_run_that_is_called_off_reports_what_it_measured() {
+    let broker = FakeBroker::start(Script::default());
+    let cancel = Cancel::default();
+    let plan = Plan { rate: Rate::Fixed(200.0), duration: Duration::from_secs(600), ..plan(&broker) };
+    let run = load::run(&plan, &cancel, &mut |progress| {
+        if let Progress::Second { t: 1.., .. } = progress {
+            cancel.cancel();
+        }
+    })
+    .unwrap();
+    assert!(run.verdict.interrupted && run.results.records > 100 && run.results.seconds < 100.0);
+    assert!(run.verification.is_clean() && run.verification.enabled);
+}
+
+#[test]
+fn nobody_there_is_an_error_that_names_the_address() {
+    // A port that was free a moment ago; nobody else is told of it.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let plan = Plan { bootstrap: address.to_string(), ceilings: false, ..Plan::default() };
+    let error = load::run(&plan, &Cancel::default(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn the_largest_rate_is_found_by_trials() {
+    // Four requests at a time, each 20 ms, each of one record: about two hundred a second.
+    let broker = FakeBroker::start(Script { delay: Duration::from_millis(20), ..Script::default() });
+    let plan = Plan {
+        slo: "p99<=400ms".parse().ok(),
+        batch_size: 1,
+        in_flight: 4,
+        duration: Duration::from_secs(1),
+        verify: Verify::Off,
+        ..plan(&broker)
+    };
+    let run = measure(&plan);
+    assert!(run.search.len() > 2 && run.search.iter().any(|step| !step.sustained), "{:?}", run.search);
+    let best = run.search.iter().filter(|step| step.sustained).map(|step| step.rate).fold(0.0, f64::max);
+    assert!(best > 20.0 && best < 1000.0, "{best}");
+}
