@@ -387,15 +387,21 @@ impl Leader<'_> {
         for side in sides.iter_mut().filter(|side| side.is_measured()) {
             self.say(format!("warming up {} for {}", side.facts.name, units::duration(self.settings.pacing.warm)));
             let began = Instant::now();
-            let mut round = 0;
+            let (mut round, mut failures) = (0, 0);
             while began.elapsed() < self.settings.pacing.warm || maxima[side.index].is_empty() {
                 self.go_on()?;
                 let cell = kinds[round % kinds.len()];
-                let one = self
-                    .turn(side, cell, None, layout, false)
-                    .map_err(|error| format!("{} under {}: {error}", side.facts.name, cell.key))?;
-                if cell.key == BASE {
-                    maxima[side.index].extend(one.number(Metric::Records.key()));
+                match self.turn(side, cell, None, layout, false) {
+                    Ok(one) if cell.key == BASE => maxima[side.index].extend(one.number(Metric::Records.key())),
+                    Ok(_) => {}
+                    Err(error) => {
+                        failures += 1;
+                        let told = format!("{} under {}: {error}", side.facts.name, cell.key);
+                        if failures > FAILURES_MAX {
+                            return Err(told);
+                        }
+                        self.say(told);
+                    }
                 }
                 round += 1;
             }
