@@ -420,6 +420,16 @@ fn an_interrupted_search_ends_where_a_whole_one_does() {
     let (Course::Search(whole), Course::Search(pieces)) = (whole, pieces) else { unreachable!("both were searches") };
     assert_eq!(whole.pick(), pieces.pick());
 
+    // What an interrupted one says is no more than it knows.
+    let records = journal::read(&path).expect("written").records;
+    let mut early = course();
+    run::replay(&mut early, records[..12].to_vec()).expect("the same program");
+    let Course::Search(mut early) = early else { unreachable!("it was a search") };
+    early.interrupt();
+    let said = answer(&early, End::Interrupted, load("20k")).advice;
+    assert!(said.headline.contains("for now") || said.recommended == plane().default_point(), "{}", said.headline);
+    assert!(said.sentences[0].contains("--resume"), "{:?}", said.sentences);
+
     // A finished search answers again without a trial.
     let mut again = course();
     run::replay(&mut again, pieces.records().to_vec()).expect("the same program");

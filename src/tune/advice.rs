@@ -165,6 +165,10 @@ impl Words<'_> {
                 )
             }
             Verdict::KeepDefaults => match gain {
+                None if best.point != self.space.default_point() => format!(
+                    "Keep Kafka's defaults for now: the best so far is {pick} ({}), but it was not measured beside them in pairs.",
+                    self.at(best)
+                ),
                 None => {
                     format!("Keep Kafka's defaults ({pick}): nothing that was tried is better ({}).", self.at(best))
                 }

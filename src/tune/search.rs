@@ -361,11 +361,12 @@ impl Search {
                     return self.order(point, units, purpose);
                 }
                 self.queue.clear();
-                self.end = End::Budget;
                 if self.phase < Phase::Final {
+                    self.end = End::Budget;
                     self.enter_final();
                 } else {
                     self.phase = Phase::Done;
+                    self.reconsider();
                 }
                 continue;
             }
