@@ -147,7 +147,8 @@ fn an_interrupted_comparison_reports_what_it_has_and_can_be_gone_on_with() {
 fn what_cannot_be_compared_is_told_in_one_line() {
     let place = place();
     for (arguments, code, part) in [
-        (&["compare", "--target", "nonsense"][..], 2, "no name"),
+        (&["compare", "--resume"][..], 1, "--resume"),
+        (&["compare", "--target", "nonsense"], 2, "no name"),
         (
             &["compare", "--target", "a=127.0.0.1:1", "--target", "b=127.0.0.1:2", "--workload", "W17"],
             2,
@@ -159,7 +160,6 @@ fn what_cannot_be_compared_is_told_in_one_line() {
         (&["compare", "--target", "k=@missing.json"], 1, "missing.json"),
         (&["compare", "--html", "no/such/directory/report.html"], 1, "cannot write"),
         (&["compare", "--dir", "/proc/nothing"], 1, "--dir"),
-        (&["compare", "--resume"], 1, "--resume"),
     ] {
         let (found, out, err) = run(arguments, place.path());
         assert_eq!((found, out.as_str()), (code, ""), "{arguments:?}: {err}");

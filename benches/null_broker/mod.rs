@@ -14,12 +14,12 @@ use ringlog::protocol::{self, ApiKey, Message, encode_response, parse_request_he
 use ringlog::types::TopicId;
 
 /// Its only topic.
-pub const TOPIC: &str = "null";
+pub(crate) const TOPIC: &str = "null";
 /// Of that topic.
-pub const PARTITIONS: i32 = 6;
+pub(crate) const PARTITIONS: i32 = 6;
 
 /// Starts it; the CPU of its threads is added to `cpu_ns`.
-pub fn null_broker(cpu_ns: Arc<AtomicU64>) -> SocketAddr {
+pub(crate) fn null_broker(cpu_ns: Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
@@ -120,6 +120,6 @@ fn thread_cpu_ns() -> u64 {
 }
 
 /// CPU of this process so far.
-pub fn process_cpu_ns() -> u64 {
+pub(crate) fn process_cpu_ns() -> u64 {
     cpu_ns(rustix::time::ClockId::ProcessCPUTime)
 }

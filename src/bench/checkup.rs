@@ -27,6 +27,10 @@ const MAPS_WANTED: u64 = 262_144;
 /// Share of processor time taken away above which tails are the hypervisor's.
 const STEAL_NOTED: f64 = 0.005;
 const STEAL_WARNED: f64 = 0.02;
+/// A reading of the clock that takes longer than this is a system call.
+const CLOCK_NS_MAX: f64 = 200.0;
+/// A disk whose small writes take less does not spin, whatever it says.
+const SPINNING_WRITE_US: f64 = 1000.0;
 /// A disk that is nearly full takes the broker's storage down with it.
 const FREE_MIN: u64 = 10 << 30;
 const FREE_SHARE_MIN: f64 = 0.1;
@@ -389,25 +393,24 @@ fn governor(facts: &Facts) -> Finding {
 }
 
 fn clock(facts: &Facts) -> Option<Finding> {
+    // Those the kernel lets programs read by themselves.
+    const QUICK: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
     let measured = facts.measured?;
     let found = format!(
         "{}, {:.0} ns a reading",
         if facts.clocksource.is_empty() { "unknown" } else { &facts.clocksource },
         measured.clock_ns
     );
-    Some(if measured.clock_ns > 200.0 {
-        finding(
+    let cost = format!("a request that looks at the clock ten times pays {}", units::micros(measured.clock_ns / 100.0));
+    Some(match (QUICK.contains(&facts.clocksource.as_str()), measured.clock_ns > CLOCK_NS_MAX) {
+        (true, _) | (false, false) => finding("clock", Level::Good, found, "read without a system call", ""),
+        (false, true) => finding(
             "clock",
             Level::Costs,
             found,
-            format!(
-                "each reading is a system call: a request that looks at the clock ten times pays {}",
-                units::micros(measured.clock_ns / 100.0)
-            ),
+            format!("each reading is a system call: {cost}"),
             "clocksource=tsc on the kernel command line, if the hypervisor offers a stable one",
-        )
-    } else {
-        finding("clock", Level::Good, found, "read without a system call", "")
+        ),
     })
 }
 
@@ -548,18 +551,28 @@ fn room(facts: &Facts) -> Finding {
 }
 
 fn scheduler(facts: &Facts) -> Option<Finding> {
+    let quick = facts.measured.and_then(|measured| measured.write).is_some_and(|write| write.p50 < SPINNING_WRITE_US);
     let found = format!("{} ({})", facts.scheduler, facts.device);
-    Some(match (facts.scheduler.as_str(), facts.rotational) {
+    Some(match (facts.scheduler.as_str(), facts.rotational == Some(true)) {
         ("", _) => return None,
         ("none", _) => finding("io scheduler", Level::Good, found, "requests go to the device as they come", ""),
-        (_, Some(true)) => finding("io scheduler", Level::Good, found, "a spinning disk is served best in order", ""),
-        (_, _) => finding(
-            "io scheduler",
-            Level::Costs,
-            found,
-            "orders requests for a device that needs no order: a few microseconds of processor time each and a lock all cores share; see tuning/host.md",
-            format!("echo none > /sys/block/{}/queue/scheduler", facts.device.rsplit('/').next().unwrap_or("DEVICE")),
-        ),
+        (_, true) if !quick => {
+            finding("io scheduler", Level::Good, found, "a spinning disk is served best in order", "")
+        }
+        (_, spins) => {
+            let says = if spins { "the device says that it spins, and answers too quickly for that; " } else { "" };
+            let name = facts.device.rsplit('/').next().unwrap_or("DEVICE");
+            finding(
+                "io scheduler",
+                Level::Note,
+                found,
+                format!(
+                    "{says}it orders requests for a device that needs no order, at some processor time each and with a lock all \
+                     cores share; how much was not measured here: measuring it means changing it (tuning/host.md)"
+                ),
+                format!("echo none > /sys/block/{name}/queue/scheduler"),
+            )
+        }
     })
 }
 
@@ -766,6 +779,10 @@ mod tests {
     fn what_costs_says_so_and_how_to_change_it() {
         type Change = fn(&mut Facts);
         let costly: [(&str, Change); 11] = [
+            ("clock", |facts| {
+                facts.clocksource = "hpet".to_owned();
+                facts.measured = facts.measured.map(|all| Measured { clock_ns: 900.0, ..all });
+            }),
             ("memlock", |facts| facts.memlock_bytes = Some(1 << 20)),
             ("open files", |facts| facts.open_files = 1024),
             ("processors", |facts| facts.load = 9.0),
@@ -774,7 +791,6 @@ mod tests {
             ("swap", |facts| (facts.swap_bytes, facts.swappiness) = (1 << 30, Some(60))),
             ("file system", |facts| facts.file_system = "overlay".to_owned()),
             ("free space", |facts| facts.free_bytes = 1 << 30),
-            ("io scheduler", |facts| facts.scheduler = "mq-deadline".to_owned()),
             ("accept queue", |facts| facts.somaxconn = Some(128)),
             ("flush", |facts| {
                 facts.measured = facts.measured.map(|all| Measured { flush: times(3000.0, 40_000.0), ..all })
@@ -787,9 +803,16 @@ mod tests {
             assert_eq!(found.level, Level::Costs, "{check}");
             assert!(!found.cost.is_empty() && !found.how.is_empty(), "{check}");
         }
+        let spinning = |measured: bool| {
+            level("io scheduler", |facts| {
+                (facts.scheduler, facts.rotational) = ("mq-deadline".to_owned(), Some(true));
+                facts.measured = facts.measured.filter(|_| measured);
+            })
+        };
         assert_eq!(
-            level("io scheduler", |facts| (facts.scheduler, facts.rotational) = ("mq-deadline".to_owned(), Some(true))),
-            Level::Good
+            (spinning(false), spinning(true)),
+            (Level::Good, Level::Note),
+            "a disk that answers in 30 µs does not spin"
         );
         assert_eq!(
             level("steal", |facts| facts.measured = facts.measured.map(|all| Measured { steal: 0.05, ..all })),

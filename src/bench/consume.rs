@@ -34,11 +34,11 @@ pub(crate) fn consumer_settings(plan: &Plan, group: Option<&str>) -> Result<Cons
     let mut builder = ConsumerSettings::builder();
     for (name, value) in plan.client_words(ClientRole::Consumer) {
         if group.is_some() || name != "enable.auto.commit" {
-            builder = builder.set_at(&name, value, "bench");
+            builder = builder.set_at(&name, value, "command line");
         }
     }
     if let Some(group) = group {
-        builder = builder.set_at("group.id", group, "bench");
+        builder = builder.set_at("group.id", group, "command line");
     }
     Ok(builder.build()?)
 }

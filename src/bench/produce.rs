@@ -46,7 +46,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 pub(crate) fn producer_settings(plan: &Plan) -> Result<ProducerSettings, BenchError> {
     let mut builder = ProducerSettings::builder();
     for (name, value) in plan.client_words(ClientRole::Producer) {
-        builder = builder.set_at(&name, value, "bench");
+        builder = builder.set_at(&name, value, "command line");
     }
     Ok(builder.build()?)
 }

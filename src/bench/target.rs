@@ -20,6 +20,10 @@ use crate::types::{BrokerId, PartitionIndex};
 
 /// How long one administrative call may take: creating a thousand partitions takes Kafka seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the first answer may take: long enough for a broker that is just starting, short enough for a mistyped address.
+const REACH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long is waited before a leader that was not ready is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a new topic may take to have leaders everywhere.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -76,7 +80,7 @@ pub struct ReadyTopic {
 pub(crate) fn client_settings(plan: &Plan) -> Result<ClientSettings, BenchError> {
     let mut builder = AdminSettings::builder();
     for (name, value) in plan.client_words(ClientRole::Admin) {
-        builder = builder.set_at(&name, value, "bench");
+        builder = builder.set_at(&name, value, "command line");
     }
     Ok(builder.build()?.client)
 }
@@ -90,7 +94,7 @@ impl Cluster {
     /// Connects. Must be called on a client thread.
     pub(crate) async fn connect(settings: ClientSettings) -> Result<Self, BenchError> {
         let network = Network::new(settings);
-        network.refresh(CALL_TIMEOUT).await?;
+        network.refresh(REACH_TIMEOUT).await?;
         Ok(Self { network })
     }
 
@@ -237,8 +241,28 @@ impl Cluster {
         configs.filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string()))).collect()
     }
 
-    /// The offset of each partition at `timestamp` (−1: the end, −2: the start).
+    /// The offset of each partition at `timestamp` (−1: the end, −2: the start). A leader that is named in the metadata may not
+    /// know of it yet: Kafka answers so for some hundred milliseconds after a topic was made, and is asked again.
     pub(crate) async fn offsets(&self, topic: &ReadyTopic, timestamp: i64) -> Result<Vec<i64>, BenchError> {
+        let end = tokio::time::Instant::now() + READY_TIMEOUT;
+        loop {
+            match self.offsets_now(topic, timestamp).await? {
+                Ok(offsets) => return Ok(offsets),
+                Err((partition, code)) if !code.retriable() || tokio::time::Instant::now() > end => {
+                    let why = format!("partition {partition}: {}", code.sentence());
+                    return Err(BenchError::Topic { topic: topic.name.clone(), why });
+                }
+                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+
+    /// The same without trying again: the offsets, or the first partition that has none and why.
+    async fn offsets_now(
+        &self,
+        topic: &ReadyTopic,
+        timestamp: i64,
+    ) -> Result<Result<Vec<i64>, (i32, ErrorCode)>, BenchError> {
         let mut by_leader: BTreeMap<BrokerId, Vec<i32>> = BTreeMap::new();
         for (leader, partition) in topic.leaders.iter().zip(0..) {
             by_leader.entry(*leader).or_default().push(partition);
@@ -261,8 +285,7 @@ impl Cluster {
             let response = reply.read::<ListOffsetsRequest<'_>>()?;
             for answer in response.topics.iter().flat_map(|topic| &topic.partitions) {
                 if answer.error_code != ErrorCode::NONE {
-                    let why = format!("partition {}: {}", answer.partition_index, answer.error_code.sentence());
-                    return Err(BenchError::Topic { topic: topic.name.clone(), why });
+                    return Ok(Err((answer.partition_index, answer.error_code)));
                 }
                 if let Some(place) =
                     usize::try_from(answer.partition_index).ok().and_then(|index| offsets.get_mut(index))
@@ -271,7 +294,7 @@ impl Cluster {
                 }
             }
         }
-        Ok(offsets)
+        Ok(Ok(offsets))
     }
 }
 

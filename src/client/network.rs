@@ -171,12 +171,6 @@ impl Network {
         self.0.lanes.borrow().get(&Key::Broker(to)).is_some_and(|lane| lane.connection().is_some())
     }
 
-    /// How many requests to that broker wait for an answer.
-    pub(crate) fn in_flight(&self, to: BrokerId) -> usize {
-        let lanes = self.0.lanes.borrow();
-        lanes.get(&Key::Broker(to)).and_then(|lane| lane.connection()).map_or(0, |connection| connection.in_flight())
-    }
-
     /// What a broker speaks, of all APIs; connects when needed.
     pub(crate) async fn versions(&self, of: Target, deadline: Duration) -> Result<Versions, CallError> {
         let end = Instant::now() + deadline;
@@ -187,6 +181,7 @@ impl Network {
     }
 
     /// Closes every connection to that broker: the next request connects anew.
+    #[cfg(test)]
     pub(crate) fn disconnect(&self, from: BrokerId, why: &str) {
         for key in [Key::Broker(from), Key::Coordinator(from)] {
             if let Some(connection) = self.0.lanes.borrow().get(&key).and_then(|lane| lane.connection()) {

@@ -142,6 +142,14 @@ impl Journal {
         self.file.sync_data()
     }
 
+    /// Removes the file when it holds nothing but its header.
+    pub fn discard_empty(&self) {
+        if self.lines.is_empty() {
+            // What cannot be removed is overwritten the next time.
+            _ = std::fs::remove_file(&self.path);
+        }
+    }
+
     /// Appends a line and remembers it. Errors: a sentence with the path.
     pub fn add(&mut self, line: Line) -> Result<(), String> {
         self.append(&line).map_err(|error| format!("{}: {error}", self.path.display()))?;

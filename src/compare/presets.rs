@@ -15,6 +15,9 @@ use crate::bench::workload::{Keys, Payload, Sizes, Workload};
 
 /// The workload that warms brokers up and whose maximum shares of a rate are taken of.
 pub const BASE: &str = "W2";
+/// What a producer in a closed loop may have under way: enough to keep sixteen partitions busy, and not the 32 MiB of
+/// `buffer.memory`, whose draining would take longer than a turn and whose queue would be all of the latency.
+const UNDER_WAY_BYTES: u64 = 2 << 20;
 /// Cycles a request and a byte cost at least, and the clock that turns them into time, by the floor model.
 const FLOOR_CYCLES_PER_REQUEST: f64 = 9000.0;
 const FLOOR_CYCLES_PER_BYTE: f64 = 1.0;
@@ -160,6 +163,11 @@ pub struct Cell {
     pub metrics: Vec<Metric>,
 }
 
+/// A plan as an open loop: so many records per second, however many are under way.
+pub fn at_rate(plan: Plan, rate: f64) -> Plan {
+    Plan { rate: Rate::Fixed(rate), outstanding: None, ..plan }
+}
+
 /// The least a produce request of so many bytes can cost, processor milliseconds per megabyte, by the floor model.
 pub fn floor_ms_per_mb(bytes_per_request: f64) -> f64 {
     (FLOOR_CYCLES_PER_REQUEST / bytes_per_request + FLOOR_CYCLES_PER_BYTE) * 1e6 / FLOOR_HERTZ * 1e3
@@ -243,6 +251,7 @@ impl Catalogue {
         Plan {
             partitions: 16,
             producers: 4,
+            outstanding: Some(UNDER_WAY_BYTES / 1024),
             duration: self.pacing.duration,
             warmup: self.pacing.warmup,
             until_steady: false,
@@ -278,10 +287,10 @@ impl Catalogue {
     fn throughput(&mut self, wide: bool) {
         let mut small = self.plan();
         small.workload.sizes = Sizes::Fixed(100);
-        let load = "100 B records, 4 producers, 16 partitions, batch.size 16 KiB, linger.ms 5, acks=all, as fast as answers come";
+        small.outstanding = Some(UNDER_WAY_BYTES / 100);
+        let load = "100 B records, 4 producers with up to 2 MiB under way each, 16 partitions, batch.size 16 KiB, linger.ms 5, acks=all, as fast as answers come";
         self.add("W1", "small records", load, small, &[Metric::Records, Metric::CpuPerThousand, Metric::P99]);
-        let load =
-            "1 KiB records, 4 producers, 16 partitions, Kafka's default settings, acks=all, as fast as answers come";
+        let load = "1 KiB records, 4 producers with up to 2 MiB under way each, 16 partitions, Kafka's default settings, acks=all, as fast as answers come";
         let plan = self.plan();
         self.add(
             "W2",
@@ -331,7 +340,7 @@ impl Catalogue {
         let sizes: &[u64] = if wide { &[4096, 16_384, 65_536, 262_144] } else { &[262_144] };
         for bytes in sizes {
             let mut plan = self.plan();
-            (plan.prebuilt, plan.batch_size, plan.in_flight) = (true, *bytes, 2);
+            (plan.prebuilt, plan.batch_size, plan.in_flight, plan.outstanding) = (true, *bytes, 2, None);
             let size = units::size(*bytes);
             let load = format!(
                 "batches of {size} built beforehand and sent again and again, 4 connections, 2 requests under way on each"
@@ -451,7 +460,7 @@ impl Catalogue {
         for producers in if full { &[100u32, 1000][..] } else { &[100] } {
             let mut plan = self.plan();
             plan.producers = *producers;
-            plan.rate = Rate::Fixed(f64::from(*producers) * 10.0);
+            let plan = at_rate(plan, f64::from(*producers) * 10.0);
             let load = format!("{producers} producers with 10 records of 1 KiB a second each");
             self.add(
                 &format!("W12-{producers}"),
@@ -502,8 +511,7 @@ impl Catalogue {
                 Shape::ColdStart { partitions: *partitions };
         }
         if wide {
-            let mut plan = self.plan();
-            plan.rate = Rate::Fixed(2000.0);
+            let mut plan = at_rate(self.plan(), 2000.0);
             plan.producers = 2;
             // Long enough for a JVM to be killed, to start, to recover and to be found again.
             plan.duration = Duration::from_secs(14);

@@ -235,7 +235,8 @@ pub fn run(settings: &Settings, cancel: &Cancel, watcher: &mut dyn FnMut(Event))
     };
     let failure = leader.lead(&tasks).err().filter(|_| !cancel.is_cancelled());
     if leader.facts.is_empty() {
-        // Nothing was even begun: then why is the answer.
+        // Nothing was even begun: then why is the answer, and a journal without a turn is no journal.
+        leader.journal.discard_empty();
         return Err(failure.unwrap_or_else(|| "interrupted before anything was measured".to_owned()));
     }
     let comparison = leader.conclude(&tasks, not_covered, failure.as_deref());
@@ -349,6 +350,10 @@ impl Leader<'_> {
         };
         let watcher = &mut *self.watcher;
         let mut say = |what: String| watcher(Event::Step(what));
+        // What is missing is better told before anything is started.
+        for target in &self.settings.targets {
+            Side::check(target, &starting, &mut say)?;
+        }
         let first = Side::open(0, &self.settings.targets[0], &starting, &mut say)?;
         let second = Side::open(1, &self.settings.targets[1], &starting, &mut say)?;
         if self.facts.is_empty() {
@@ -382,15 +387,21 @@ impl Leader<'_> {
         for side in sides.iter_mut().filter(|side| side.is_measured()) {
             self.say(format!("warming up {} for {}", side.facts.name, units::duration(self.settings.pacing.warm)));
             let began = Instant::now();
-            let mut round = 0;
+            let (mut round, mut failures) = (0, 0);
             while began.elapsed() < self.settings.pacing.warm || maxima[side.index].is_empty() {
                 self.go_on()?;
                 let cell = kinds[round % kinds.len()];
-                let one = self
-                    .turn(side, cell, None, layout, false)
-                    .map_err(|error| format!("{} under {}: {error}", side.facts.name, cell.key))?;
-                if cell.key == BASE {
-                    maxima[side.index].extend(one.number(Metric::Records.key()));
+                match self.turn(side, cell, None, layout, false) {
+                    Ok(one) if cell.key == BASE => maxima[side.index].extend(one.number(Metric::Records.key())),
+                    Ok(_) => {}
+                    Err(error) => {
+                        failures += 1;
+                        let told = format!("{} under {}: {error}", side.facts.name, cell.key);
+                        if failures > FAILURES_MAX {
+                            return Err(told);
+                        }
+                        self.say(told);
+                    }
                 }
                 round += 1;
             }
@@ -617,7 +628,7 @@ impl Leader<'_> {
         };
         plan.topic_settings = cell.class.topic_settings(&facts.software);
         if let Some(rate) = rate {
-            plan.rate = crate::bench::schedule::Rate::Fixed(rate);
+            plan = presets::at_rate(plan, rate);
         }
         match cell.shape {
             Shape::ColdStart { .. } => facts.how.clone(),

@@ -55,14 +55,8 @@ pub(super) struct Starting<'a> {
 }
 
 impl Side {
-    /// Starts or reaches a target.
-    pub(super) fn open(
-        index: usize,
-        target: &Target,
-        starting: &Starting<'_>,
-        say: &mut dyn FnMut(String),
-    ) -> Result<Self, String> {
-        let mut side = Self {
+    fn new(index: usize, target: &Target) -> Self {
+        Self {
             index,
             facts: TargetFacts { name: target.name.clone(), ..TargetFacts::default() },
             address: String::new(),
@@ -71,7 +65,32 @@ impl Side {
             broker: None,
             recorded: None,
             io: None,
-        };
+        }
+    }
+
+    /// Whether what starting a target takes is here. Errors: what is not, and what to do.
+    pub(super) fn check(target: &Target, starting: &Starting<'_>, say: &mut dyn FnMut(String)) -> Result<(), String> {
+        let named = |error: String| format!("{}: {error}", target.name);
+        match &target.source {
+            Source::Recorded { file } => Self::new(0, target).read_recorded(file).map_err(named),
+            Source::Kafka { home, .. } => {
+                kafka::find(home.as_deref().or(starting.kafka_home), say).map(drop).map_err(named)
+            }
+            Source::Ringlog { binary, .. } => {
+                version(binary.as_deref().unwrap_or(starting.program)).map(drop).map_err(named)
+            }
+            Source::Running { .. } => Ok(()),
+        }
+    }
+
+    /// Starts or reaches a target.
+    pub(super) fn open(
+        index: usize,
+        target: &Target,
+        starting: &Starting<'_>,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Self, String> {
+        let mut side = Self::new(index, target);
         let named = |error: String| format!("{}: {error}", target.name);
         match &target.source {
             Source::Recorded { file } => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::brokers::pause;
 use super::metric::{Metric, measurement};
-use super::presets::{Cell, Shape};
+use super::presets::{Cell, Shape, at_rate};
 use super::report::Measurement;
 use super::side::Side;
 use crate::bench::load::{self, Cancel, Progress};
@@ -58,7 +58,7 @@ impl Turn<'_> {
         plan.pin = self.cores.to_vec();
         plan.threads = self.threads;
         if let Some(rate) = self.rate {
-            plan.rate = crate::bench::schedule::Rate::Fixed(rate);
+            plan = at_rate(plan, rate);
         }
         if self.verify {
             // Where records cannot be verified, this asks for nothing.
@@ -127,7 +127,6 @@ impl Turn<'_> {
             duration: FILL_TIMEOUT,
             warmup: Duration::ZERO,
             verify: Verify::Off,
-            rate: crate::bench::schedule::Rate::Max,
             ..read.clone()
         };
         let filled = run_apart(&fill, self.cancel, watcher)?;

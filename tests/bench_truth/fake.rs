@@ -22,11 +22,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 /// The only topic there is.
-pub const TOPIC: &str = "truth";
+pub(crate) const TOPIC: &str = "truth";
 
 /// What the broker does to the records it has acknowledged, before anybody reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub(crate) enum Lie {
     None,
     /// The fifth record is gone.
     Drop,
@@ -40,7 +40,7 @@ pub enum Lie {
 
 /// How the broker behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct Script {
+pub(crate) struct Script {
     pub partitions: i32,
     /// Until a produce request is answered.
     pub delay: Duration,
@@ -69,14 +69,14 @@ struct State {
 }
 
 /// Ends with its test.
-pub struct FakeBroker {
+pub(crate) struct FakeBroker {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl FakeBroker {
-    pub fn start(script: Script) -> Self {
+    pub(crate) fn start(script: Script) -> Self {
         let (ready, address) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {

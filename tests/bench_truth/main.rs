@@ -3,6 +3,9 @@
 //! What must hold to the microsecond is shown in simulated time, with the same schedule and recorder. What needs sockets is
 //! shown by lower bounds and proportions, which a busy machine cannot break.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_types, reason = "the fake broker's threads share what they were sent")]
+
 mod fake;
 
 use std::time::Duration;

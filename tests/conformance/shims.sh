@@ -365,7 +365,7 @@ mask_err() {
     -e '/^(java|joptsimple|org)[A-Za-z0-9_.$]*(Exception|Error)(: .*)?$/{/KafkaException: |ConfigException: |ClassNotFound/!d}' \
     -e '/^The consumer rebalance protocol/d' -e '/^Did you mean/d' -e '/^Help: /d' | tr -s ' \n' ' ' |
     # Words broken at the end of a line; what stands in the order of a hash set.
-    sed -E -e 's/-- /--/g' -e 's/([a-z])- /\1-/g' -e 's/^ //; s/ $//' -e 's/(Valid states are: |following scenarios: \[|Option combination "\[).*/\1/'
+    sed -E -e 's/-- /--/g' -e 's/([a-z])- /\1-/g' -e 's/^ //; s/ $//' -e 's/(Valid states are: |takes (one of these|at most one of these|the following) options: |following scenarios: \[|Option combination "\[).*/\1/'
 }
 
 # Runs every planned call on both sides; results lie in $work/SIDE/NAME.{out,err,code}.
