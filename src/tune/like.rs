@@ -43,6 +43,8 @@ pub fn sample(plan: &Plan, topic: &str) -> anyhow::Result<Found> {
     let settings = builder
         .set_at("enable.auto.commit", "false", "tune")
         .set_at("auto.offset.reset", "earliest", "tune")
+        // A name that is mistyped is told, not made.
+        .set_at("allow.auto.create.topics", "false", "tune")
         .set_at("max.poll.records", "5000", "tune")
         .build()?;
     let mut consumer = Consumer::new(settings)?;

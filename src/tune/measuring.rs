@@ -20,6 +20,9 @@ const OUTSTANDING_BATCHES: u64 = 2;
 /// A closed loop never has fewer records outstanding: an empty pipe measures the pipe.
 const OUTSTANDING_MIN: u64 = 16;
 
+/// So often a trial is begun whose topic was not ready.
+const ATTEMPTS: u32 = 4;
+
 /// Shows what goes on in a trial.
 pub type Watcher<'a> = Box<dyn FnMut(Progress) + 'a>;
 
@@ -120,10 +123,20 @@ impl<'a> Measuring<'a> {
 
     fn trial(&mut self, point: &Point, duration: Duration) -> Result<Measured, TrialError> {
         let plan = self.plan(point, duration);
-        let run = load::run(&plan, &self.cancel, &mut self.watcher).map_err(|error| {
-            // Whatever fails after Ctrl-C failed because of it.
-            if self.cancel.is_cancelled() { TrialError::Interrupted } else { TrialError::Failed(error.into()) }
-        })?;
+        let mut attempt = 1;
+        let run = loop {
+            match load::run(&plan, &self.cancel, &mut self.watcher) {
+                Ok(run) => break run,
+                // Whatever fails after Ctrl-C failed because of it.
+                Err(_) if self.cancel.is_cancelled() => return Err(TrialError::Interrupted),
+                // A topic just made may not be led yet, for all its broker says; an hour of trials does not end for that.
+                Err(BenchError::Topic { topic, why }) if attempt < ATTEMPTS && plan.topic == TopicPlan::Own => {
+                    (self.watcher)(Progress::Step(format!("again, with another topic: {topic}: {why}")));
+                    attempt += 1;
+                }
+                Err(error) => return Err(TrialError::Failed(error.into())),
+            }
+        };
         if self.cancel.is_cancelled() || run.verdict.interrupted {
             return Err(TrialError::Interrupted);
         }
@@ -198,9 +211,4 @@ pub fn measured(run: &Run) -> Measured {
 /// The topic trials write to: one made for each, unless it is named.
 pub fn topic(name: Option<String>) -> TopicPlan {
     name.map_or(TopicPlan::Own, TopicPlan::Named)
-}
-
-/// The plan is wrong, rather than the world.
-pub fn is_wrong_call(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<BenchError>(), Some(BenchError::Plan(_)))
 }
