@@ -139,10 +139,10 @@ fn summary(out: &mut String, comparison: &Comparison) {
         "<p class=\"cap\">{}. A difference is claimed only where the 95 % interval of the paired ratio leaves 1 out.</p>",
         escape(&tally(comparison))
     );
-    out.push_str("<div class=\"scroll\"><table><thead><tr><th>workload</th><th>what</th>");
+    out.push_str("<div class=\"scroll\"><table><thead><tr><th>workload</th><th style=\"text-align:left\">what</th>");
     _ = write!(
         out,
-        "<th>{}</th><th>{}</th><th>ratio</th><th class=\"words\">{} is</th></tr></thead><tbody>",
+        "<th>{}</th><th>{}</th><th>ratio</th><th style=\"text-align:left\">{} is</th></tr></thead><tbody>",
         escape(first),
         escape(second),
         escape(first)
@@ -158,13 +158,13 @@ fn summary(out: &mut String, comparison: &Comparison) {
                 .ratio
                 .map_or_else(String::new, |ratio| format!("{:.2}× [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
             let colour = match finding.is_better() {
-                Some(true) => " style=\"color:var(--good);font-weight:600\"",
-                Some(false) => " style=\"color:var(--bad);font-weight:600\"",
-                None => " style=\"color:var(--soft)\"",
+                Some(true) => "color:var(--good);font-weight:600",
+                Some(false) => "color:var(--bad);font-weight:600",
+                None => "color:var(--soft)",
             };
             _ = write!(
                 out,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{ratio}</td><td class=\"words\"{colour}>{}</td></tr>",
+                "<tr><td>{}</td><td style=\"text-align:left\">{}</td><td>{}</td><td>{}</td><td>{ratio}</td><td style=\"text-align:left;{colour}\">{}</td></tr>",
                 escape(&name),
                 metric.name(),
                 escape(&number(0)),

@@ -238,8 +238,11 @@ impl Side {
     }
 
     /// Deletes a topic. That it is not there any more is fine.
-    pub(super) fn delete(&self, name: &str) {
-        // A broker that died has nothing to be deleted, and its own failure is the one to tell.
+    pub(super) fn delete(&mut self, name: &str) {
+        // A broker that died is not waited for; its own failure is the one to tell.
+        if self.broker.as_mut().is_some_and(|broker| broker.obituary().is_some()) {
+            return;
+        }
         _ = self.blocking().map(|admin| admin.delete_topics(vec![name.to_owned()]));
     }
 

@@ -80,12 +80,14 @@ impl Turn<'_> {
             Shape::ColdStart { partitions } => self.cold_start(side, &topic, partitions),
             Shape::Kill => self.kill(side, &topic),
         };
+        let ended = ended.map_err(|error| side.failure(&error));
         side.delete(&topic);
-        ended.map_err(|error| side.failure(&error))
+        ended
     }
 
     fn load(&self, side: &Side, plan: &Plan, watcher: &mut dyn FnMut(Progress)) -> Result<Measurement, String> {
-        let before = (process::machine(), process::own_cpu_seconds());
+        let device = || side.data().and_then(|data| process::device(&data));
+        let (before, device_before) = ((process::machine(), process::own_cpu_seconds()), device());
         let run = run_apart(plan, self.cancel, watcher)?;
         if run.verdict.interrupted {
             return Err("interrupted".to_owned());
@@ -107,6 +109,12 @@ impl Turn<'_> {
             if megabytes > 0.0 && busy > 0.0 && !run.verification.enabled {
                 one.numbers.insert(Metric::SystemCpuPerMb.key().to_owned(), busy * 1e3 / megabytes);
             }
+        }
+        // What the run itself saw ended before the writing did.
+        let amplification = Metric::WriteAmplification.key();
+        if let (Some(first), Some(last), true) = (device_before, device(), one.numbers.contains_key(amplification)) {
+            let written = last.written_bytes.saturating_sub(first.written_bytes) as f64;
+            one.numbers.insert(amplification.to_owned(), written / (run.results.bytes as f64).max(1.0));
         }
         Ok(one)
     }
