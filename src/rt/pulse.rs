@@ -37,6 +37,8 @@ const LOOKS_BETWEEN_QUESTIONS: u64 = 16;
 /// A shard that stands still this many looks in spite of the kicks is beyond help. Looks, not time: a suspended machine
 /// must not count.
 const LOOKS_BEFORE_END: u32 = 1000;
+/// A shard that got less than a tenth of these ten seconds can hardly have had its turn.
+const CPU_TIME_OF_THE_STARVED: u64 = 1_000_000_000;
 
 /// One shard as seen from other threads.
 pub(super) struct Pulse {
@@ -62,8 +64,10 @@ pub(super) struct Pulse {
     /// Questions whether every task has been polled, and the last one that was answered.
     asked: AtomicU32,
     answered: AtomicU32,
-    /// `schedstat` of the shard's thread.
+    /// `schedstat`, `stat` and `wchan` of the shard's thread.
     cpu_time: OnceLock<OwnedFd>,
+    state: OnceLock<OwnedFd>,
+    waits_in: OnceLock<OwnedFd>,
     finished: AtomicBool,
 }
 
@@ -84,6 +88,8 @@ impl Pulse {
             asked: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             cpu_time: OnceLock::new(),
+            state: OnceLock::new(),
+            waits_in: OnceLock::new(),
             finished: AtomicBool::new(false),
         }))
     }
@@ -138,9 +144,24 @@ impl Pulse {
 
     /// This thread is the shard's.
     pub(super) fn set_thread(&self) {
-        if let Ok(file) = std::fs::File::open("/proc/thread-self/schedstat") {
-            let _ = self.cpu_time.set(file.into());
+        for (name, place) in [("schedstat", &self.cpu_time), ("stat", &self.state), ("wchan", &self.waits_in)] {
+            if let Ok(file) = std::fs::File::open(format!("/proc/thread-self/{name}")) {
+                let _ = place.set(file.into());
+            }
         }
+    }
+
+    /// What its thread is doing, as the kernel says it: `R` running or waiting for a core, `D` held by the kernel, `S` asleep;
+    /// and where in the kernel it waits.
+    fn state(&self) -> (Option<char>, String) {
+        let mut text = [0; 128];
+        let mut read = |place: &OnceLock<OwnedFd>| {
+            let length = place.get().and_then(|file| rustix::io::pread(file, &mut text, 0).ok()).unwrap_or(0);
+            String::from_utf8_lossy(text.get(..length).unwrap_or_default()).into_owned()
+        };
+        // The name before the state stands in parentheses and may hold anything.
+        let state = read(&self.state).rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+        (state, read(&self.waits_in))
     }
 
     /// Nanoseconds its thread has run, as of its last sleep or tick; `None` where the kernel does not say.
@@ -239,7 +260,32 @@ struct Seen {
     turns: u64,
     looks_still: u32,
     cpu_time: u64,
+    /// Its thread's CPU time when it was first kicked.
+    cpu_time_kicked: u64,
     rest: Rest,
+}
+
+/// Why a shard stands still in spite of the kicks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standstill {
+    /// The kernel holds its thread, most likely for a device: it goes on when the device does, and no other process would be
+    /// served sooner.
+    Held,
+    /// It could run, and no core was given to it.
+    Starved,
+    /// Its own fault: it loops, or sleeps in spite of the kicks.
+    Own,
+}
+
+impl Standstill {
+    /// `ran`: CPU time since the first kick, nanoseconds.
+    fn of(state: Option<char>, ran: u64) -> Self {
+        match state {
+            Some('D') => Self::Held,
+            Some('R') if ran < CPU_TIME_OF_THE_STARVED => Self::Starved,
+            _ => Self::Own,
+        }
+    }
 }
 
 /// Whether a shard that shows no sign of life has nothing to do.
@@ -367,15 +413,28 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
                 Verdict::Kick => {
                     pulse.kicks.fetch_add(1, Ordering::Relaxed);
                     if seen.looks_still == LOOKS_BEFORE_KICK {
+                        seen.cpu_time_kicked = pulse.cpu_time().unwrap_or(0);
                         warn!(shard, turns, "a shard stood still with work in flight; kicked it");
                     }
                     pulse.kick();
                 }
                 Verdict::Lost => {
+                    let (state, waits_in) = pulse.state();
+                    let ran = pulse.cpu_time().unwrap_or(0).saturating_sub(seen.cpu_time_kicked);
+                    let cause = Standstill::of(state, ran);
+                    if cause != Standstill::Own {
+                        let state = state.unwrap_or('?');
+                        warn!(shard, turns, %state, waits_in, ?cause, "a shard has stood still for ten seconds; waiting for the host");
+                        seen.looks_still = LOOKS_BEFORE_KICK;
+                        pulse.kick();
+                        continue;
+                    }
                     // Not through the log: its writer would not live to write it.
                     eprintln!(
-                        "shard {shard} stands still at turn {turns} in spite of {LOOKS_BEFORE_END} looks and kicks; ending \
-                         the process"
+                        "shard {shard} stands still at turn {turns} in spite of {LOOKS_BEFORE_END} looks and kicks (thread \
+                         state {}, in {waits_in}, {} ms of CPU since); ending the process",
+                        state.unwrap_or('?'),
+                        ran / 1_000_000
                     );
                     std::process::abort();
                 }
@@ -399,6 +458,23 @@ mod tests {
             assert_eq!(look(), Verdict::Kick);
         }
         assert_eq!(look(), Verdict::Lost);
+    }
+
+    #[test]
+    fn a_shard_that_the_host_keeps_from_running_is_waited_for_and_one_that_loops_or_sleeps_on_is_not() {
+        assert_eq!(Standstill::of(Some('D'), 0), Standstill::Held);
+        assert_eq!(Standstill::of(Some('R'), 3_000_000), Standstill::Starved);
+        assert_eq!(Standstill::of(Some('R'), 9_000_000_000), Standstill::Own);
+        assert_eq!(Standstill::of(Some('S'), 0), Standstill::Own);
+        assert_eq!(Standstill::of(None, 0), Standstill::Own);
+    }
+
+    #[test]
+    fn the_kernel_says_what_a_thread_does() {
+        let pulse = Pulse::new().unwrap();
+        assert_eq!(pulse.state(), (None, String::new()));
+        pulse.set_thread();
+        assert_eq!(pulse.state().0, Some('R'), "it is this one");
     }
 
     #[test]
