@@ -40,22 +40,10 @@ pub fn measure(directory: &Path) -> Ceilings {
     }
 }
 
-/// The largest relative difference between two measurements of the rates. The flush time is left out: one flush in ten can
-/// take twice as long on a healthy disk.
-pub fn drift(before: &Ceilings, after: &Ceilings) -> f64 {
-    let pairs = [
-        (before.disk_write_bytes_per_second, after.disk_write_bytes_per_second),
-        (before.loopback_bytes_per_second, after.loopback_bytes_per_second),
-        (before.crc32c_bytes_per_second, after.crc32c_bytes_per_second),
-    ];
-    let differences = pairs.into_iter().filter(|(before, after)| *before > 0.0 && *after > 0.0);
-    differences.map(|(before, after)| (before - after).abs() / before.max(after)).fold(0.0, f64::max)
-}
-
 /// Both measurements as the report has them.
 pub fn facts(before: Ceilings, after: Ceilings, directory: &Path) -> CeilingFacts {
     let shown = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-    CeilingFacts { before, after, drift: drift(&before, &after), directory: shown.display().to_string() }
+    CeilingFacts { before, after, drift: before.drift(&after), directory: shown.display().to_string() }
 }
 
 /// A file that is gone when it is dropped.
@@ -191,24 +179,6 @@ fn crc() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn drift_is_the_largest_difference_and_ignores_what_was_not_measured() {
-        let before = Ceilings {
-            disk_write_bytes_per_second: 100.0,
-            loopback_bytes_per_second: 0.0,
-            crc32c_bytes_per_second: 10.0,
-            flush_us: 100.0,
-        };
-        let after = Ceilings {
-            disk_write_bytes_per_second: 80.0,
-            loopback_bytes_per_second: 5.0,
-            crc32c_bytes_per_second: 10.5,
-            flush_us: 900.0,
-        };
-        assert!((drift(&before, &after) - 0.2).abs() < 1e-9);
-        assert_eq!(drift(&before, &before), 0.0);
-    }
 
     #[test]
     fn every_limit_of_this_host_is_positive_and_the_scratch_file_is_gone() {

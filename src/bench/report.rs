@@ -391,6 +391,20 @@ pub struct Ceilings {
     pub crc32c_bytes_per_second: f64,
 }
 
+impl Ceilings {
+    /// The largest relative difference to another measurement of the rates. The flush time is left out: one flush in ten can
+    /// take twice as long on a healthy disk.
+    pub fn drift(&self, after: &Self) -> f64 {
+        let pairs = [
+            (self.disk_write_bytes_per_second, after.disk_write_bytes_per_second),
+            (self.loopback_bytes_per_second, after.loopback_bytes_per_second),
+            (self.crc32c_bytes_per_second, after.crc32c_bytes_per_second),
+        ];
+        let differences = pairs.into_iter().filter(|(before, after)| *before > 0.0 && *after > 0.0);
+        differences.map(|(before, after)| (before - after).abs() / before.max(after)).fold(0.0, f64::max)
+    }
+}
+
 /// The host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -625,5 +639,23 @@ mod tests {
         assert!(Run::from_json("{}").unwrap_err().contains("no schema_version"));
         assert!(Run::from_json("{\"schema_version\": 99}").unwrap_err().contains("99"));
         assert!(Run::from_json("{\"schema_version\": 1, \"a_field_of_tomorrow\": 2}").is_ok());
+    }
+
+    #[test]
+    fn drift_is_the_largest_difference_and_ignores_what_was_not_measured() {
+        let before = Ceilings {
+            disk_write_bytes_per_second: 100.0,
+            loopback_bytes_per_second: 0.0,
+            crc32c_bytes_per_second: 10.0,
+            flush_us: 100.0,
+        };
+        let after = Ceilings {
+            disk_write_bytes_per_second: 80.0,
+            loopback_bytes_per_second: 5.0,
+            crc32c_bytes_per_second: 10.5,
+            flush_us: 900.0,
+        };
+        assert!((before.drift(&after) - 0.2).abs() < 1e-9);
+        assert_eq!(before.drift(&before), 0.0);
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct CompareArgs {
     /// How long each turn is measured [default: 2s, standard: 4s, full: 15s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
     duration: Option<Duration>,
-    /// Load on each target before anything is measured [default: 10s, standard: 60s, full: 90s]
+    /// Load on each target before anything is measured [default: 6s, standard: 60s, full: 90s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
     warm: Option<Duration>,
     /// shared, pinned (brokers on half of the cores, the client on the others), or both, one after the other

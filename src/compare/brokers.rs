@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::kafka::{self, Kit};
+use super::targets::{list, quoted};
 
 /// How long a broker may take until it accepts connections: a JVM on a busy host takes its time.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -337,21 +338,6 @@ fn shown(command: &Command, cores: &[usize]) -> String {
         text.push_str(&quoted(&word.to_string_lossy()));
     }
     text
-}
-
-/// `0,2,3`
-pub(super) fn list(cores: &[usize]) -> String {
-    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// A word a shell leaves as it is.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

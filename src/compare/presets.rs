@@ -58,7 +58,7 @@ impl Preset {
     /// How long and how often, where the command line does not say.
     pub const fn pacing(self) -> Pacing {
         let (pairs, duration, warmup, warm) = match self {
-            Self::Quick => (5, 2, 0, 10),
+            Self::Quick => (5, 2, 0, 6),
             Self::Standard => (5, 4, 1, 60),
             Self::Full => (10, 15, 3, 90),
         };

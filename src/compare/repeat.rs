@@ -3,7 +3,7 @@
 //! Pure. Owns how a plan is written as a call of `ringlog bench`. Always true: the call makes the same plan; what a plan has by
 //! default in `bench` is left out where it is the same there.
 
-use super::brokers::quoted;
+use super::targets::{list, quoted};
 use crate::bench::plan::{Kind, Plan, Verify};
 use crate::bench::schedule::Rate;
 use crate::bench::workload::{Keys, Payload, Sizes};
@@ -66,7 +66,7 @@ pub(super) fn command(plan: &Plan, topic: Option<&str>) -> String {
         add("--threads", plan.threads.to_string());
     }
     if !plan.pin.is_empty() {
-        add("--pin", super::brokers::list(&plan.pin));
+        add("--pin", list(&plan.pin));
     }
     for (name, value) in &plan.settings {
         add("-X", format!("{name}={value}"));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use super::assemble::{Known, cell_report, recorded_turns};
-use super::brokers::{list, usable_cores};
+use super::brokers::usable_cores;
 use super::journal::{Existing, Header, Journal, Line};
 use super::metric::Metric;
 use super::order::{self, Task};
@@ -18,7 +18,7 @@ use super::presets::{self, BASE, Cell, Pacing, Preset, Shape};
 use super::repeat;
 use super::report::{Comparison, Measurement, SCHEMA_VERSION};
 use super::side::{Side, Starting};
-use super::targets::{Source, Target};
+use super::targets::{Source, Target, list};
 use super::turn::Turn;
 use super::verdict;
 use crate::bench::load::{Cancel, Progress};

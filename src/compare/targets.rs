@@ -263,6 +263,21 @@ fn heap(text: &str) -> Result<String, String> {
     }
 }
 
+/// `0,2,3`
+pub(super) fn list(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// A word a shell leaves as it is.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

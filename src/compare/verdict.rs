@@ -196,7 +196,7 @@ pub fn classes(names: [&str; 2], classes: [&str; 2]) -> (bool, String) {
 
 /// The limits of the host that moved by more than 15 % between two looks at them.
 pub fn drift(ceilings: &[crate::bench::report::Ceilings]) -> Option<String> {
-    let worst = ceilings.windows(2).map(|two| crate::bench::ceilings::drift(&two[0], &two[1])).fold(0.0, f64::max);
+    let worst = ceilings.windows(2).map(|two| two[0].drift(&two[1])).fold(0.0, f64::max);
     (worst > crate::bench::assemble::DRIFT_MAX).then(|| {
         format!(
             "What this host can do changed by up to {:.0} % between two rounds (other load, or a noisy hypervisor). Pairs are measured \
