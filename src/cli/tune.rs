@@ -166,8 +166,8 @@ struct MeasuringArgs {
     /// Before each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_seconds)]
     warmup: Duration,
-    /// Once, before the first trial: a Java broker is slower at first
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_seconds)]
+    /// Once, before the first trial: a Java broker is slower at first, and needs a minute where it was just started
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_seconds)]
     broker_warmup: Duration,
     /// From which everything random is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -314,7 +314,7 @@ impl Model {
             batches: least_squares::apart(&plain, &values, 3, 0) < APART_MIN,
         };
         let rows: Vec<Vec<f64>> = costed.iter().map(|(traffic, _)| traffic.columns(joined)).collect();
-        let cpu = least_squares::fit(&rows, &values);
+        let cpu = least_squares::fit_robust(&rows, &values);
         let mut model = Self { shape: *shape, filling, cpu, joined, latency: Vec::new() };
         let (rows, values): (Vec<Vec<f64>>, Vec<f64>) = samples
             .iter()
@@ -325,7 +325,7 @@ impl Model {
             })
             .unzip();
         if rows.len() >= POINTS_MIN / 2 {
-            model.latency = least_squares::fit(&rows, &values);
+            model.latency = least_squares::fit_robust(&rows, &values);
         }
         model
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::advice::{self, Advice, Gain, Verdict, advise};
 use super::effects::{Effect, effects};
-use super::goal::Goal;
+use super::goal::{Goal, Target};
 use super::grid::Grid;
 use super::load::Asked;
 use super::model::{self, Sample};
@@ -393,10 +393,10 @@ impl GridAnswer {
                 .map_or_else(|| "not measured".to_owned(), |value| advice::number(goal, value))
         };
         let mut out = format!(
-            "Best of {} cells: {} ({} {}), in {:.0} s.\n\n",
+            "Best of {} cells: {} ({}{}), in {:.0} s.\n\n",
             self.cells.len(),
             space.words(&self.best.point),
-            goal.number_name(),
+            if goal.target == Target::Latency { format!("{} ", goal.percentile()) } else { String::new() },
             number(&self.best),
             self.sweep_seconds
         );
