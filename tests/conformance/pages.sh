@@ -45,7 +45,7 @@ tiny=(--duration 2s --warmup 1s --no-steady)
 check pages/bench/closed 60 "${function_of[@]}" made '0 6' bench produce -b "$bootstrap" "${tiny[@]}" --out closed.json --html closed.html || true
 check pages/bench/open 60 "${function_of[@]}" made '0 6' bench e2e -b "$bootstrap" "${tiny[@]}" --rate 500 --out open.json --html open.html || true
 check pages/bench/overlay 20 "${function_of[@]}" made 0 bench report closed.json open.json --html overlay.html || true
-check pages/tune 120 "${function_of[@]}" made '0 6' tune -b "$bootstrap" --rate 2000 --grid --cell 300ms --warmup 100ms --broker-warmup 1s --journal tune.jsonl --html tune.html || true
+check pages/tune 180 "${function_of[@]}" made '0 6' tune -b "$bootstrap" --rate 2000 --grid --cell 1s --warmup 100ms --broker-warmup 1s --journal tune.jsonl --html tune.html || true
 check pages/compare 120 "${function_of[@]}" made 0 compare --target a=ringlog --target b=ringlog --workload W4,W10@25% --duration 1s --warm 1s --pairs 2 --html compare.html || true
 check pages/closed 60 "${function_of[@]}" looks "$work/closed.html" 4 || true
 check pages/open 60 "${function_of[@]}" looks "$work/open.html" 4 || true
