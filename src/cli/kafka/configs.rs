@@ -341,16 +341,11 @@ fn shown(kind: &str, name: &str, all: bool, found: &ResourceConfigs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::kafka::options::parse;
+    use crate::cli::kafka::tests;
     use crate::client::admin::ConfigSynonym;
 
     fn checked(line: &str) -> Result<Entity, String> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = parse(FLAGS, Manner::Plain, &args).unwrap();
-        check(&words).map_err(|stop| match stop {
-            Stop::Usage(why) | Stop::Said(why) => why,
-            other => panic!("{other:?}"),
-        })
+        tests::checked(&TOOL, line, |words, _| check(words))
     }
 
     #[test]

@@ -347,15 +347,10 @@ fn settings(words: &Words, bootstrap: &str, alone: bool) -> Result<ConsumerSetti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::kafka::options::parse;
+    use crate::cli::kafka::tests;
 
     fn checked(line: &str) -> Result<Call, String> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = parse(FLAGS, Manner::Plain, &args).unwrap();
-        check(&words).map_err(|stop| match stop {
-            Stop::Usage(why) | Stop::Said(why) => why,
-            other => panic!("{other:?}"),
-        })
+        tests::checked(&TOOL, line, |words, _| check(words))
     }
 
     #[test]

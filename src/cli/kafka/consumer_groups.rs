@@ -477,15 +477,10 @@ fn delete_offsets(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::kafka::options::parse;
+    use crate::cli::kafka::tests;
 
     fn checked(line: &str) -> Result<(), String> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = parse(FLAGS, Manner::Plain, &args).unwrap();
-        check(&words).map_err(|stop| match stop {
-            Stop::Usage(why) | Stop::Said(why) => why,
-            other => panic!("{other:?}"),
-        })
+        tests::checked(&TOOL, line, |words, _| check(words))
     }
 
     #[test]

@@ -328,6 +328,21 @@ fn client_thread() -> Result<Io, Stop> {
 mod tests {
     use super::*;
 
+    /// What a tool's own check makes of a command line, or the words it refuses it with.
+    pub(super) fn checked<T>(
+        tool: &Tool,
+        line: &str,
+        check: impl FnOnce(&Words, &mut Desk<'_>) -> Result<T, Stop>,
+    ) -> Result<T, String> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let words = parse(tool.flags, tool.manner, &args)?;
+        let mut out = Vec::new();
+        check(&words, &mut Desk { out: &mut out, args: &args }).map_err(|stop| match stop {
+            Stop::Usage(why) | Stop::Said(why) => why,
+            other => panic!("{other:?}"),
+        })
+    }
+
     #[test]
     fn tools_are_found_by_name_and_by_path() {
         assert_eq!(find("kafka-topics").map(|tool| tool.name), Some("kafka-topics"));

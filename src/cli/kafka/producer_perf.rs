@@ -388,16 +388,10 @@ fn settings(words: &Words, desk: &mut Desk<'_>) -> Result<ProducerSettings, Stop
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::kafka::options::parse;
+    use crate::cli::kafka::tests;
 
     fn checked(line: &str) -> Result<Call, String> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = parse(FLAGS, Manner::Usage, &args)?;
-        let mut out = Vec::new();
-        check(&words, &mut Desk { out: &mut out, args: &args }).map_err(|stop| match stop {
-            Stop::Usage(why) | Stop::Said(why) => why,
-            other => panic!("{other:?}"),
-        })
+        tests::checked(&TOOL, line, check)
     }
 
     #[test]

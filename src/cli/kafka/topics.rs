@@ -463,15 +463,10 @@ fn eligible(access: &Access<'_>, io: &Io, topic: &TopicDescription, limit: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::kafka::options::parse;
+    use crate::cli::kafka::tests;
 
     fn checked(line: &str) -> Result<(), String> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = parse(FLAGS, Manner::Plain, &args).unwrap();
-        check(&words).map_err(|stop| match stop {
-            Stop::Usage(why) | Stop::Said(why) => why,
-            other => panic!("{other:?}"),
-        })
+        tests::checked(&TOOL, line, |words, _| check(words))
     }
 
     #[test]
