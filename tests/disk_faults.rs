@@ -11,7 +11,7 @@ use ringlog::protocol::groups::*;
 use ringlog::protocol::produce::*;
 use ringlog::protocol::{ApiKey, ErrorCode, Records};
 use ringlog::rt::file::fault::{self, Fault};
-use server_support::{Broker, Client, batch, now};
+use server_support::{Broker, Client, batch, loaded, now};
 use smallvec::smallvec;
 
 const PRODUCE: i16 = 11;
@@ -98,15 +98,19 @@ fn commit(client: &mut Client, group: &str, offset: i64) -> ErrorCode {
         topics: vec![OffsetCommitTopic { name: "t".into(), partitions: vec![partition] }],
         ..Default::default()
     };
-    let response = client.ask(8, &request, decoded!(OffsetCommitResponse));
-    response.topics[0].partitions[0].error_code
+    let ask = || client.ask(8, &request, decoded!(OffsetCommitResponse)).topics[0].partitions[0].error_code;
+    loaded(ask, |code| *code)
 }
 
 fn committed(client: &mut Client, group: &str) -> (ErrorCode, Option<i64>) {
     let groups = vec![OffsetFetchGroup { group_id: group.into(), topics: None, ..Default::default() }];
-    let response = client.ask(8, &OffsetFetchRequest { groups, ..Default::default() }, decoded!(OffsetFetchResponse));
-    let found = response.groups[0].topics.first().map(|topic| topic.partitions[0].committed_offset);
-    (response.groups[0].error_code, found)
+    let request = OffsetFetchRequest { groups, ..Default::default() };
+    let ask = || {
+        let response = client.ask(8, &request, decoded!(OffsetFetchResponse));
+        let found = response.groups[0].topics.first().map(|topic| topic.partitions[0].committed_offset);
+        (response.groups[0].error_code, found)
+    };
+    loaded(ask, |(code, _)| *code)
 }
 
 #[test]

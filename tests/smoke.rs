@@ -13,7 +13,7 @@ use ringlog::protocol::groups::*;
 use ringlog::protocol::produce::*;
 use ringlog::protocol::{ApiKey, ErrorCode, Records};
 use ringlog::types::{ProducerEpoch, ProducerId, Sequence};
-use server_support::{Broker, Client, batch, now};
+use server_support::{Broker, Client, batch, loaded, now};
 use smallvec::smallvec;
 
 const PRODUCE: i16 = 11;
@@ -234,7 +234,7 @@ fn a_group_forms_commits_and_is_found_again() {
         protocols: vec![JoinGroupProtocol { name: "range".into(), metadata: (&b"m"[..]).into() }],
         ..Default::default()
     };
-    let refused = client.ask(9, &join, decoded!(JoinGroupResponse));
+    let refused = loaded(|| client.ask(9, &join, decoded!(JoinGroupResponse)), |response| response.error_code);
     assert_eq!(refused.error_code, ErrorCode::MEMBER_ID_REQUIRED);
     join.member_id = refused.member_id.clone();
     let joined = client.ask(9, &join, decoded!(JoinGroupResponse));

@@ -186,6 +186,7 @@ pub const BROKER_ROWS: &[Row] = &[
     text("engine.ack.durability", "written", OneOf(ACK_CLASSES), "Default of ringlog.ack.durability: what an acknowledgement means; when set, stronger than log.flush.interval.messages."),
     long("engine.flush.interval.ms", "1000", AtLeast(1), "Data that was written but not flushed is flushed at least this often: what the class written may lose with the power."),
     int("engine.preallocate.bytes", "33554432", Between(0, 1 << 30), "How far ahead of its end a segment's blocks are taken from the file system."),
+    int("engine.prewrite.max.bytes", "32768", Between(0, 1 << 20), "While a log's writes are on average at most this long, its next blocks are filled with zeroes beforehand, so that each write only overwrites (cheaper, and quicker to flush); 0: never."),
     unset("engine.shards", Int, Between(1, 1024), "How many executors run, each on a core of its own; unset: every core of the affinity mask."),
     unset("engine.cpu.set", Text, Any, "The cores the executors run on, such as 2-7,9; unset: the affinity mask."),
     unset("engine.memory.max.bytes", Long, AtLeast(64 << 20), "The memory of the whole process, split among the shards; unset: 60 % of what the host or its cgroup allows."),

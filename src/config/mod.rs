@@ -111,6 +111,8 @@ pub struct BrokerSettings {
     pub engine_flush_interval: Duration,
     /// `engine.preallocate.bytes`
     pub engine_preallocate_bytes: u32,
+    /// `engine.prewrite.max.bytes`
+    pub engine_prewrite_max_bytes: u32,
     /// `engine.shards`; `None` leaves it to the placement.
     pub engine_shards: Option<u32>,
     /// `engine.cpu.set`; `None` is the affinity mask.

@@ -211,6 +211,7 @@ impl Desk {
             producer_id_expiration: self.millis("producer.id.expiration.ms"),
             engine_flush_interval: self.millis("engine.flush.interval.ms"),
             engine_preallocate_bytes: self.count("engine.preallocate.bytes"),
+            engine_prewrite_max_bytes: self.count("engine.prewrite.max.bytes"),
             engine_shards: self.optional("engine.shards").map(|_| self.count("engine.shards")),
             engine_cpu_set,
             engine_memory_max_bytes: match self.optional("engine.memory.max.bytes") {

@@ -144,6 +144,7 @@ impl BrokerSettings {
                 // 0 asks for a flush at every turn of a timer: a millisecond is that, without a busy core.
                 flush_interval: self.engine_flush_interval.min(time("flush.ms")).max(Duration::from_millis(1)),
                 preallocate_bytes: self.engine_preallocate_bytes,
+                prewrite_bytes_max: self.engine_prewrite_max_bytes,
             },
             max_message_bytes: small("max.message.bytes"),
             max_decompressed_message_bytes: small("max.decompressed.message.bytes"),
@@ -202,6 +203,7 @@ mod tests {
                     producer_expiry: Duration::from_secs(86_400),
                     flush_interval: Duration::from_secs(1),
                     preallocate_bytes: 32 << 20,
+                    prewrite_bytes_max: 32 << 10,
                 },
                 max_message_bytes: 1_048_588,
                 max_decompressed_message_bytes: 2_147_483_639,

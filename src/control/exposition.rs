@@ -179,6 +179,7 @@ fn shard_rows(page: &mut Page, scrape: &Scrape) {
             ("log_append_copied_bytes", "Bytes copied in user space on the append path", log.append_copied_bytes),
             ("log_writes", "Direct writes", log.writes),
             ("log_written_bytes", "Bytes written to segment files", log.written_bytes),
+            ("log_prewritten_bytes", "Bytes of zeroes written ahead of small writes", log.prewritten_bytes),
             ("log_flushes", "fdatasync calls", log.flushes),
             ("log_cache_read_bytes", "Bytes read from tail caches", log.cache_read_bytes),
             ("log_disk_read_bytes", "Bytes read from disk", log.disk_read_bytes),

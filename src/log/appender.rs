@@ -17,9 +17,15 @@
 //! chain), and nothing but appends writes to the file. When much is pending, a write ends on a block boundary instead; then
 //! the next one touches none of its blocks and may overlap it.
 //!
-//! **A full device.** Blocks are allocated ahead (in steps that double from 1 MiB, so a small log stays small), and
+//! **A full device.** Blocks are allocated ahead (in steps that double from 128 KiB, so a small log stays small), and
 //! allocation is the only thing that can meet ENOSPC. From then on only appends are taken that fit the blocks there are;
 //! nothing taken is ever given back, and the allocation is tried again once a second while somebody asks.
+//!
+//! **Zeroes ahead of small writes.** The first write to an allocated block also changes the file system's map of the file,
+//! and one that begins on the written tail and ends beyond it holds the inode alone: ext4 refuses that to a caller that
+//! cannot sleep, so io_uring hands it to a thread of its own. Where a log's writes are small, its next blocks are therefore
+//! written once in long writes, before they are needed, and each append only overwrites. It changes nothing for recovery:
+//! the blocks read as zeroes before and after. Where writes are long it is not done: it would double what the device does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -42,7 +48,10 @@ const OVERLAP_PENDING_BYTES: usize = 256 << 10;
 /// Overlapping writes of one log: two keep the device busy while one completes; more only queued.
 const WRITES_IN_FLIGHT_MAX: usize = 2;
 /// The first allocation of a segment.
-const ALLOCATION_FIRST_BYTES: u64 = 1 << 20;
+const ALLOCATION_FIRST_BYTES: u64 = 128 << 10;
+/// Zeroes are written at most so far ahead, each time in writes of so many bytes.
+const PREWRITE_STEP_BYTES_MAX: u64 = 4 << 20;
+const PREWRITE_BYTES: usize = 256 << 10;
 /// How often a full device is asked again.
 const NO_SPACE_RETRY: Duration = Duration::from_secs(1);
 /// A resting log keeps a staging buffer up to this long for its last block; a longer one is cut down to the block.
@@ -78,6 +87,8 @@ pub(super) struct Appender {
     /// When the device last refused an allocation; `None` while there is space.
     full_since: Cell<Option<Instant>>,
     is_allocating: Cell<bool>,
+    /// Writes since the last allocation, and their bytes.
+    writes: Cell<(u64, u64)>,
     /// The last block written, while it is partly filled: its bytes begin the next write.
     head: RefCell<Option<AlignedBuf>>,
 }
@@ -101,6 +112,12 @@ impl Appender {
     /// Whether the file of a segment may still grow ahead of its data.
     pub(super) fn is_allocating(&self) -> bool {
         self.is_allocating.get()
+    }
+
+    /// Whether writes since the last allocation were on average at most `bytes_max` long.
+    fn writes_are_small(&self, bytes_max: u32) -> bool {
+        let (writes, bytes) = self.writes.get();
+        writes > 0 && bytes <= writes * u64::from(bytes_max)
     }
 
     /// Gives back the staging buffer's memory but for the block that will be written again.
@@ -135,7 +152,7 @@ pub(super) fn push(log: &Rc<Log>, segment: &Rc<Segment>, bytes: Bytes, end_offse
 pub(super) fn retry_space(log: &Rc<Log>, segment: &Rc<Segment>, end_bytes: u64) {
     let is_due = log.appender.full_since.get().is_some_and(|since| since.elapsed() >= NO_SPACE_RETRY);
     if let Some(file) = segment.open_writer().filter(|_| is_due) {
-        allocate(log, segment, &file, end_bytes);
+        allocate(log, segment, &file, needed_now(log, segment, end_bytes));
     }
 }
 
@@ -293,9 +310,12 @@ impl Writer {
             Some(Err(error)) => return Err(failed(&self.log, &target.segment, "write", &error)),
             None => return Err(Stop::Failed("the write task ended early".to_owned())),
         };
+        let written_bytes = buffer.as_slice().len() as u64;
+        let (writes, bytes) = self.log.appender.writes.get();
+        self.log.appender.writes.set((writes + 1, bytes + written_bytes));
         self.log.shared().count(|stats| {
             stats.writes += 1;
-            stats.written_bytes += buffer.as_slice().len() as u64;
+            stats.written_bytes += written_bytes;
         });
         if !write.end_bytes.is_multiple_of(BLOCK) {
             *self.log.appender.head.borrow_mut() = Some(buffer);
@@ -415,7 +435,7 @@ async fn wait_for_blocks(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile
             return Err(Stop::Closed);
         }
         let changed = log.changed.wait();
-        allocate(log, segment, file, end_bytes);
+        allocate(log, segment, file, needed_now(log, segment, end_bytes));
         changed.await;
         if log.appender.is_full() && !log.appender.is_allocating() {
             rt::sleep(NO_SPACE_RETRY).await;
@@ -424,34 +444,52 @@ async fn wait_for_blocks(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile
     Ok(())
 }
 
-/// Allocates the next step in the background before it is needed.
+/// Allocates the next step in the background before it is needed, and fills it with zeroes where writes are small.
 fn allocate_ahead(log: &Rc<Log>, target: &Target) {
     let (step, allocated) = (allocation_step(log, &target.segment), target.segment.allocated.get());
     let segment_end = u64::from(log.settings.borrow().segment_bytes);
     let is_active = target.segment.phase.get() == Phase::Active;
+    let is_prewriting = log.appender.writes_are_small(log.settings.borrow().prewrite_bytes_max);
+    let step = if is_prewriting { step.min(PREWRITE_STEP_BYTES_MAX) } else { step };
     if is_active && allocated < segment_end && allocated - target.position < step / 2 {
-        allocate(log, &target.segment, &target.file, allocated + BLOCK);
+        allocate(log, &target.segment, &target.file, Ahead { needed: allocated + BLOCK, step, is_prewriting });
     }
 }
 
-/// Begins to allocate blocks up to `end_bytes` and a step beyond, unless that is under way.
-fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end_bytes: u64) {
+/// What to allocate.
+struct Ahead {
+    /// Blocks up to here, even on a device that is nearly full.
+    needed: u64,
+    /// So many bytes beyond what there is, if it has them.
+    step: u64,
+    /// Whether zeroes are written there.
+    is_prewriting: bool,
+}
+
+/// Begins to allocate blocks, unless that is under way.
+fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahead) {
     if log.appender.is_allocating.replace(true) {
         return;
     }
+    log.appender.writes.set((0, 0));
     let (log, segment, file) = (Rc::clone(log), Rc::clone(segment), file.clone());
     rt::spawn(async move {
-        let needed = end_bytes.next_multiple_of(BLOCK);
+        let needed = ahead.needed.next_multiple_of(BLOCK);
         let segment_end = u64::from(log.settings.borrow().segment_bytes).next_multiple_of(BLOCK);
-        let ahead = (segment.allocated.get() + allocation_step(&log, &segment)).min(segment_end).max(needed);
-        let mut result = file.preallocate(ahead).await.map(|()| ahead);
-        if result.as_ref().is_err_and(is_no_space) && ahead > needed {
+        let end = (segment.allocated.get() + ahead.step).min(segment_end).max(needed);
+        let mut result = file.preallocate(end).await.map(|()| end);
+        if result.as_ref().is_err_and(is_no_space) && end > needed {
             result = file.preallocate(needed).await.map(|()| needed);
         }
         match result {
             Ok(allocated) => {
-                segment.allocated.set(allocated);
                 log.set_full(false);
+                if ahead.is_prewriting
+                    && let Err(error) = prewrite(&log, &segment, &file, allocated).await
+                {
+                    log.fail(format!("write zeroes {}: {error}", log.file_name(&segment)));
+                }
+                segment.allocated.set(allocated);
             }
             Err(error) if is_no_space(&error) => {
                 log.set_full(true);
@@ -463,7 +501,36 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end_bytes: 
     });
 }
 
-/// Doubles what there is, between 1 MiB and the setting.
+/// Writes zeroes from the end of the blocks in use to `end`. Appends follow piece by piece: no write of theirs meets one of
+/// these. Leaves the rest as it is when more is pending than there is room for, or the segment takes no more.
+async fn prewrite(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end: u64) -> io::Result<()> {
+    let mut buffer = AlignedBuf::new(0);
+    loop {
+        let position = segment.allocated.get().next_multiple_of(BLOCK);
+        let room = position.saturating_sub(segment.written.get());
+        let is_wanted = segment.phase.get() == Phase::Active && !log.is_offline() && !log.appender.is_stopping.get();
+        if position >= end || !is_wanted || log.appender.pending_bytes.get() as u64 > room {
+            return Ok(());
+        }
+        let bytes = usize::try_from(end - position).map_or(PREWRITE_BYTES, |left| left.min(PREWRITE_BYTES));
+        if buffer.as_slice().len() != bytes {
+            buffer = AlignedBuf::new(bytes);
+            buffer.as_mut_slice().fill(0);
+        }
+        let _permit = log.shared().writes.acquire().await;
+        buffer = file.write(buffer, position).await?;
+        log.shared().count(|stats| stats.prewritten_bytes += bytes as u64);
+        segment.allocated.set(position + bytes as u64);
+        log.changed.notify_all();
+    }
+}
+
+/// Somebody waits: no zeroes.
+fn needed_now(log: &Log, segment: &Segment, end_bytes: u64) -> Ahead {
+    Ahead { needed: end_bytes, step: allocation_step(log, segment), is_prewriting: false }
+}
+
+/// Doubles what there is, from the first step to the setting.
 fn allocation_step(log: &Log, segment: &Segment) -> u64 {
     let step_max = u64::from(log.settings.borrow().preallocate_bytes).next_multiple_of(BLOCK);
     segment.allocated.get().next_multiple_of(BLOCK).max(ALLOCATION_FIRST_BYTES).min(step_max)

@@ -38,6 +38,8 @@ pub struct LogSettings {
     pub flush_interval: Duration,
     /// How far ahead of the log's end its file is allocated once the log has grown: the steps double up to this.
     pub preallocate_bytes: u32,
+    /// While its writes are on average at most so long, its next blocks are written with zeroes beforehand; 0: never.
+    pub prewrite_bytes_max: u32,
 }
 
 /// The bounds of a log, read once per request. Always `flushed <= written <= log_end` and `log_start <= log_end`.
@@ -101,6 +103,8 @@ pub struct LogStats {
     pub writes: u64,
     /// Bytes of those, padding included.
     pub written_bytes: u64,
+    /// Bytes of zeroes written ahead of small writes.
+    pub prewritten_bytes: u64,
     /// `fdatasync`s of segments.
     pub flushes: u64,
     /// Bytes answered from the tail cache.

@@ -20,6 +20,7 @@ use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement,
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
 use super::pulse::{Pulse, Watchdog};
+use super::raw::SendRing;
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
@@ -216,7 +217,9 @@ impl StartedShard {
                         return Err(error);
                     }
                 };
-                let current = Current::install(index, shared.clone(), rings);
+                // While no other shard looks for its own. Without it each answer is a system call of its own.
+                let send_ring = SendRing::new().ok();
+                let current = Current::install(index, shared.clone(), rings, send_ring);
                 // Nobody waits for it when the start was given up.
                 let _ = progress.send(Progress::Ready);
                 if go_receiver.recv().is_err() {

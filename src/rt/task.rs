@@ -23,6 +23,7 @@ use tracing::{error, warn};
 
 use super::event::Event;
 use super::pulse::Pulse;
+use super::raw::SendRing;
 use crate::types::ShardIndex;
 
 /// The preempt timer of the executor and the latency of its queues: below it 0.9.0 was seen to hang.
@@ -48,6 +49,8 @@ pub(super) struct Current {
     pub(super) pulse: Arc<Pulse>,
     /// glommio's rings.
     pub(super) rings: Vec<RawFd>,
+    /// For the answers of a turn.
+    pub(super) send_ring: RefCell<Option<SendRing>>,
     front: TaskQueueHandle,
     background: TaskQueueHandle,
     tasks: RefCell<Slab<Option<Waker>>>,
@@ -63,7 +66,12 @@ pub(super) struct Current {
 
 impl Current {
     /// Makes this thread a shard. Once per thread, on its executor.
-    pub(super) fn install(index: ShardIndex, pulse: Arc<Pulse>, rings: Vec<RawFd>) -> Rc<Self> {
+    pub(super) fn install(
+        index: ShardIndex,
+        pulse: Arc<Pulse>,
+        rings: Vec<RawFd>,
+        send_ring: Option<SendRing>,
+    ) -> Rc<Self> {
         pulse.set_thread();
         let executor = glommio::executor();
         let latency = Latency::Matters(PREEMPT_EVERY);
@@ -71,6 +79,7 @@ impl Current {
             index,
             pulse,
             rings,
+            send_ring: RefCell::new(send_ring),
             front: executor.create_task_queue(Shares::Static(800), latency, "front"),
             background: executor.create_task_queue(Shares::Static(100), Latency::NotImportant, "background"),
             tasks: RefCell::default(),

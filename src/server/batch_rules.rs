@@ -197,6 +197,7 @@ mod tests {
                 producer_expiry: Duration::from_secs(86_400),
                 flush_interval: Duration::from_secs(1),
                 preallocate_bytes: 0,
+                prewrite_bytes_max: 0,
             },
             max_message_bytes: 1 << 20,
             max_decompressed_message_bytes: 1 << 26,

@@ -56,6 +56,7 @@ pub(crate) fn settings() -> LogSettings {
         producer_expiry: Duration::from_secs(24 * 3600),
         flush_interval: Duration::from_secs(1),
         preallocate_bytes: 4 << 20,
+        prewrite_bytes_max: 32 << 10,
     }
 }
 

@@ -20,7 +20,7 @@ use ringlog::controller::image::Image;
 use ringlog::controller::{self, Advertised, Publisher};
 use ringlog::metrics::ShardMetrics;
 use ringlog::protocol::batch::{Builder, BuilderOptions, Codec, ProducerStamp};
-use ringlog::protocol::{self, Request};
+use ringlog::protocol::{self, ErrorCode, Request};
 use ringlog::rt::executor::{Setup, Shards};
 use ringlog::rt::hop::{self, HopPort};
 use ringlog::rt::net::listen;
@@ -70,6 +70,18 @@ async fn ask_all(port: &Port, shards: usize, call: impl Fn() -> ShardCall) -> Ve
         answers.push(answer.await.expect("the shard is there"));
     }
     answers
+}
+
+/// Asks until the coordinator has read its log, as every client does.
+pub fn loaded<A>(mut ask: impl FnMut() -> A, code: impl Fn(&A) -> ErrorCode) -> A {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask();
+        if code(&answer) != ErrorCode::COORDINATOR_LOAD_IN_PROGRESS || Instant::now() > give_up {
+            return answer;
+        }
+        std::thread::yield_now();
+    }
 }
 
 impl Broker {

@@ -25,8 +25,9 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use tracing::error;
 
+use super::send::send_together;
 use super::{EVENTS_PER_TURN, Entry, Inner, Looked, key_of};
-use crate::rt::raw::{self, Readable};
+use crate::rt::raw::{self, Readable, SENDS_AT_ONCE};
 use crate::rt::task;
 
 /// Tokens that are no entry's: no key is that large.
@@ -324,10 +325,14 @@ impl Inner {
         if dirty.is_empty() {
             return false;
         }
-        for connection in dirty.drain(..) {
-            connection.dirty.set(false);
-            connection.flush();
+        for some in dirty.chunks(SENDS_AT_ONCE as usize) {
+            let first = send_together(&self.current.send_ring, some);
+            for (connection, first) in some.iter().zip(first) {
+                connection.dirty.set(false);
+                connection.flush(first);
+            }
         }
+        dirty.clear();
         // What was marked meanwhile goes out in the next turn.
         let mut place = self.dirty.borrow_mut();
         if place.is_empty() {
