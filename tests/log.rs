@@ -315,6 +315,32 @@ fn each_byte_is_copied_about_once() {
 }
 
 #[test]
+fn blocks_ahead_of_small_writes_are_written_before_and_hold_nothing_after_a_crash() {
+    for (size, is_prewritten) in [(100, true), (100_000, false)] {
+        let dir = disk_dir();
+        let (first, second) = (dir.path().to_owned(), dir.path().to_owned());
+        let end = on_shard(dir.path(), move || async move {
+            let runtime = LogRuntime::new(1 << 20);
+            let (log, _) = Log::open(place(&first), settings(), AFTER_CRASH, &runtime).await.unwrap();
+            while runtime.stats().appended_bytes < 600_000 {
+                append(&log, batch(1, size, 1, NOW, None)).unwrap();
+                acked(&log).await;
+            }
+            let prewritten = runtime.stats().prewritten_bytes;
+            assert_eq!(prewritten > 0, is_prewritten, "{size}: {:?}", runtime.stats());
+            assert!(prewritten <= 900_000, "not far beyond what is needed: {prewritten}");
+            log.limits().log_end
+        });
+        on_shard(dir.path(), move || async move {
+            let (log, report) = try_open(&second, settings(), AFTER_CRASH).await.unwrap();
+            assert_eq!((log.limits().log_end, report.bytes_truncated), (end, 0));
+            assert_eq!(read_all(&log, offset(0), 1 << 20).await.len() as i64, end.value());
+            log.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn retention_deletes_old_segments_and_moves_the_log_start() {
     let dir = disk_dir();
     let path = dir.path().to_owned();

@@ -49,8 +49,9 @@ const OVERLAP_PENDING_BYTES: usize = 256 << 10;
 const WRITES_IN_FLIGHT_MAX: usize = 2;
 /// The first allocation of a segment.
 const ALLOCATION_FIRST_BYTES: u64 = 128 << 10;
-/// Zeroes are written at most so far ahead, each time in writes of so many bytes.
-const PREWRITE_STEP_BYTES_MAX: u64 = 4 << 20;
+/// Zeroes are written so far ahead at most.
+const PREWRITE_STEP_BYTES_MAX: u64 = 1 << 20;
+/// One write of zeroes: long enough to cost little, short enough not to hold up an append.
 const PREWRITE_BYTES: usize = 256 << 10;
 /// How often a full device is asked again.
 const NO_SPACE_RETRY: Duration = Duration::from_secs(1);
@@ -450,7 +451,7 @@ fn allocate_ahead(log: &Rc<Log>, target: &Target) {
     let segment_end = u64::from(log.settings.borrow().segment_bytes);
     let is_active = target.segment.phase.get() == Phase::Active;
     let is_prewriting = log.appender.writes_are_small(log.settings.borrow().prewrite_bytes_max);
-    let step = if is_prewriting { step.min(PREWRITE_STEP_BYTES_MAX) } else { step };
+    let step = if is_prewriting { prewrite_step(allocated) } else { step };
     if is_active && allocated < segment_end && allocated - target.position < step / 2 {
         allocate(log, &target.segment, &target.file, Ahead { needed: allocated + BLOCK, step, is_prewriting });
     }
@@ -523,6 +524,11 @@ async fn prewrite(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end: 
         segment.allocated.set(position + bytes as u64);
         log.changed.notify_all();
     }
+}
+
+/// A quarter of what there is: so little more of a small log is written than it holds.
+fn prewrite_step(allocated: u64) -> u64 {
+    (allocated / 4).next_multiple_of(BLOCK).clamp(ALLOCATION_FIRST_BYTES, PREWRITE_STEP_BYTES_MAX)
 }
 
 /// Somebody waits: no zeroes.

@@ -20,7 +20,7 @@ use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement,
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
 use super::pulse::{Pulse, Watchdog};
-use super::raw::SendRing;
+use super::ring::Ring;
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
 
@@ -217,9 +217,10 @@ impl StartedShard {
                         return Err(error);
                     }
                 };
-                // While no other shard looks for its own. Without it each answer is a system call of its own.
-                let send_ring = SendRing::new().ok();
-                let current = Current::install(index, shared.clone(), rings, send_ring);
+                // Made while no other shard looks for its own.
+                let ring =
+                    Ring::new().map_err(|error| tracing::warn!(shard = index, %error, "no second ring: slower")).ok();
+                let current = Current::install(index, shared.clone(), rings, ring);
                 // Nobody waits for it when the start was given up.
                 let _ = progress.send(Progress::Ready);
                 if go_receiver.recv().is_err() {

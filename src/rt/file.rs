@@ -18,6 +18,8 @@ use std::rc::Rc;
 use glommio::GlommioError;
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, ReadResult};
 
+use super::ring::{InFlight, Keeps, Ring};
+use super::task::Current;
 use super::{raw, task};
 use fault::{Fault, Operation};
 
@@ -104,11 +106,11 @@ impl DirectFile {
         let buffer = Rc::new(buf.0);
         if let Some(fault) = fault::strike(Operation::Write, self.0.file.as_raw_fd()) {
             if fault == Fault::WriteThatArrives {
-                counted(self.0.file.write_rc_at(buffer, position)).await?;
+                self.write_at(&buffer, position).await?;
             }
             return Err(fault::error());
         }
-        let written = counted(self.0.file.write_rc_at(buffer.clone(), position)).await?;
+        let written = self.write_at(&buffer, position).await?;
         if written != buffer.len() {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
@@ -117,6 +119,15 @@ impl DirectFile {
         }
         recording.finished();
         Ok(AlignedBuf(Rc::into_inner(buffer).expect("glommio gave its share back with the result")))
+    }
+
+    async fn write_at(&self, buffer: &Rc<DmaBuffer>, position: u64) -> io::Result<usize> {
+        let keeps = Keeps(self.0.clone(), Some(buffer.clone()));
+        let file = raw::borrow(self.0.file.as_raw_fd());
+        match own_ring().and_then(|ring| ring.write(file, buffer.as_bytes(), position, keeps)) {
+            Some(write) => by_ring(write).await,
+            None => counted(self.0.file.write_rc_at(buffer.clone(), position)).await,
+        }
     }
 
     /// Reads up to `len` bytes at `position` (aligned, at most 1 MiB); short at the end of the file, empty past it.
@@ -131,7 +142,11 @@ impl DirectFile {
         if fault::strike(Operation::Sync, self.0.file.as_raw_fd()).is_some() {
             return Err(fault::error());
         }
-        counted(self.0.file.fdatasync()).await?;
+        let keeps = Keeps(self.0.clone(), None);
+        match own_ring().and_then(|ring| ring.sync_data(raw::borrow(self.0.file.as_raw_fd()), keeps)) {
+            Some(sync) => drop(by_ring(sync).await?),
+            None => counted(self.0.file.fdatasync()).await?,
+        }
         recording.finished();
         Ok(())
     }
@@ -192,4 +207,14 @@ async fn counted<T>(operation: impl Future<Output = Result<T, GlommioError<()>>>
         GlommioError::EnhancedIoError { source, .. } | GlommioError::IoError(source) => source,
         error => error.into(),
     })
+}
+
+fn own_ring() -> Option<Rc<Ring>> {
+    Current::get().ring.clone()
+}
+
+/// Runs one operation of our own ring as work in flight.
+async fn by_ring(operation: InFlight) -> io::Result<usize> {
+    let _work = task::work();
+    Ok(operation.await?)
 }

@@ -13,6 +13,7 @@ pub mod net;
 mod once;
 mod pulse;
 mod raw;
+mod ring;
 mod task;
 
 use std::future::Future;

@@ -23,7 +23,7 @@ use tracing::{error, warn};
 
 use super::event::Event;
 use super::pulse::Pulse;
-use super::raw::SendRing;
+use super::ring::Ring;
 use crate::types::ShardIndex;
 
 /// The preempt timer of the executor and the latency of its queues: below it 0.9.0 was seen to hang.
@@ -49,8 +49,8 @@ pub(super) struct Current {
     pub(super) pulse: Arc<Pulse>,
     /// glommio's rings.
     pub(super) rings: Vec<RawFd>,
-    /// For the answers of a turn.
-    pub(super) send_ring: RefCell<Option<SendRing>>,
+    /// Our own; without it files and answers go the slower way.
+    pub(super) ring: Option<Rc<Ring>>,
     front: TaskQueueHandle,
     background: TaskQueueHandle,
     tasks: RefCell<Slab<Option<Waker>>>,
@@ -66,12 +66,7 @@ pub(super) struct Current {
 
 impl Current {
     /// Makes this thread a shard. Once per thread, on its executor.
-    pub(super) fn install(
-        index: ShardIndex,
-        pulse: Arc<Pulse>,
-        rings: Vec<RawFd>,
-        send_ring: Option<SendRing>,
-    ) -> Rc<Self> {
+    pub(super) fn install(index: ShardIndex, pulse: Arc<Pulse>, rings: Vec<RawFd>, ring: Option<Rc<Ring>>) -> Rc<Self> {
         pulse.set_thread();
         let executor = glommio::executor();
         let latency = Latency::Matters(PREEMPT_EVERY);
@@ -79,7 +74,7 @@ impl Current {
             index,
             pulse,
             rings,
-            send_ring: RefCell::new(send_ring),
+            ring,
             front: executor.create_task_queue(Shares::Static(800), latency, "front"),
             background: executor.create_task_queue(Shares::Static(100), Latency::NotImportant, "background"),
             tasks: RefCell::default(),
@@ -162,6 +157,9 @@ impl Current {
         }
         while self.blocking_calls.get() > 0 {
             glommio::timer::sleep(PREEMPT_EVERY).await;
+        }
+        if let Some(ring) = &self.ring {
+            ring.drain();
         }
         let left = self.tasks.borrow().len();
         if left > 0 {

@@ -11,7 +11,7 @@ use ringlog::log::{
 };
 use ringlog::protocol::batch::{self, Builder, BuilderOptions, Codec, ProducerStamp};
 use ringlog::rt::executor::{Setup, run_one};
-use ringlog::rt::net::Payload;
+use ringlog::rt::net::{Net, NetConfig, Payload};
 use ringlog::types::*;
 
 pub(crate) const NOW: TimestampMs = 1_800_000_000_000;
@@ -26,6 +26,8 @@ pub(crate) fn on_shard<T: Send + 'static, Fut: Future<Output = T> + 'static>(
     let main = || async move {
         // While tests wait for nothing but each other's tasks the runtime must mind the shard, too.
         let _work = ringlog::rt::work();
+        // As under a broker: writes and flushes go through the shard's own ring.
+        let _net = Net::start(NetConfig::default()).unwrap();
         main().await
     };
     run_one(setup, main).unwrap()

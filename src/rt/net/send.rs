@@ -5,7 +5,7 @@
 //! outside any borrow, because their owners may do anything then. Many slices in one `sendmsg` take a third of the CPU of one
 //! write per slice (measured, 16 KiB slices).
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Ref, RefMut};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::connection::Connection;
 use crate::rt::file::DiskSlice;
-use crate::rt::raw::{SENDS_AT_ONCE, SendResult, SendRing};
+use crate::rt::ring::{Ring, SENDS_AT_ONCE, SendResult};
 
 /// Slices of one `sendmsg`; more cost more to gather than a second call.
 const SLICES_PER_SEND: usize = 64;
@@ -351,25 +351,21 @@ impl Connection {
 }
 
 /// For each connection of one turn.
-type Together<T> = SmallVec<[T; SENDS_AT_ONCE as usize]>;
+type Together<T> = SmallVec<[T; SENDS_AT_ONCE]>;
 
 /// Sends the answer of each connection that has a single slice to send, all in one system call; what became of each. For the
 /// peers' sake as much as for the calls': on a machine they share with us, each call that wakes one gives it our core.
-pub(super) fn send_together(ring: &RefCell<Option<SendRing>>, connections: &[Rc<Connection>]) -> Together<SendResult> {
+pub(super) fn send_together(ring: Option<&Ring>, connections: &[Rc<Connection>]) -> Together<SendResult> {
     let mut results: Together<SendResult> = smallvec![None; connections.len()];
-    let mut ring = ring.borrow_mut();
-    let Some(able) = ring.as_mut().filter(|_| connections.len() > 1) else { return results };
+    let Some(ring) = ring.filter(|_| connections.len() > 1) else { return results };
     let slices: Together<_> = connections.iter().map(|connection| connection.only_slice()).collect();
     let sends: Together<(BorrowedFd<'_>, &[u8])> =
         slices.iter().flatten().map(|(socket, bytes)| (socket.as_fd(), &**bytes)).collect();
     let mut sent: Together<SendResult> = smallvec![None; sends.len()];
-    let is_broken = able.send(&sends, &mut sent).is_err();
+    ring.send(&sends, &mut sent);
     let asked = results.iter_mut().zip(&slices).filter(|(_, slice)| slice.is_some());
     for ((result, _), sent) in asked.zip(sent) {
         *result = sent;
-    }
-    if is_broken {
-        *ring = None;
     }
     results
 }

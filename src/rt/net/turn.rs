@@ -27,12 +27,14 @@ use tracing::error;
 
 use super::send::send_together;
 use super::{EVENTS_PER_TURN, Entry, Inner, Looked, key_of};
-use crate::rt::raw::{self, Readable, SENDS_AT_ONCE};
+use crate::rt::raw::{self, Readable};
+use crate::rt::ring::{SENDS_AT_ONCE, Served};
 use crate::rt::task;
 
 /// Tokens that are no entry's: no key is that large.
 const TOKEN_BELL: u64 = u64::MAX;
 const TOKEN_RING: u64 = u64::MAX - 1;
+const TOKEN_OWN_RING: u64 = u64::MAX - 2;
 /// How often tasks may wake each other within one turn before sockets are looked at again.
 const ROUNDS_PER_TURN: u32 = 4;
 /// How long to sleep while a message waits for room in another shard's inbox.
@@ -75,6 +77,11 @@ pub(super) fn run(net: Rc<Inner>) -> io::Result<impl Future<Output = ()> + 'stat
     for ring in &net.current.rings {
         epoll::add(&net.epoll, raw::borrow(*ring), EventData::new_u64(TOKEN_RING), EventFlags::IN)?;
     }
+    if let Some(ring) = &net.current.ring {
+        let descriptor = raw::borrow(ring.descriptor());
+        epoll::add(&net.epoll, descriptor, EventData::new_u64(TOKEN_OWN_RING), EventFlags::IN | EventFlags::ET)?;
+        ring.set_served(Served::EachTurn);
+    }
     pulse.set_parked(false);
     let turner = Turner {
         quiet_since: Instant::now(),
@@ -91,10 +98,12 @@ impl Turner {
         let mut wait = Duration::ZERO;
         loop {
             let mut found = self.wait(wait);
+            found = found.and(self.reap());
             found = found.and(self.look_at_inboxes());
             found = found.and(self.resume());
             found = found.and(self.let_tasks_run().await);
             found = found.and(self.flush().await);
+            self.submit();
             found = found.and(self.give_glommio_its_turn().await);
             wait = self.judge(found).await;
         }
@@ -130,7 +139,8 @@ impl Turner {
         for event in &self.events {
             match event.data.u64() {
                 // Whoever rang left a message, or was the watchdog; neither the bell nor a ring is activity by itself.
-                TOKEN_BELL => {}
+                // What our own ring brought is reaped in any case.
+                TOKEN_BELL | TOKEN_OWN_RING => {}
                 TOKEN_RING => self.ring_is_readable = true,
                 token => {
                     found = found.and(Found::Something);
@@ -139,6 +149,18 @@ impl Turner {
             }
         }
         if self.events.len() == EVENTS_PER_TURN { found.and(Found::MoreNow) } else { found }
+    }
+
+    /// Wakes those whose file operations are done.
+    fn reap(&self) -> Found {
+        if self.net.current.ring.as_ref().is_some_and(|ring| ring.reap()) { Found::Something } else { Found::Nothing }
+    }
+
+    /// Gives the kernel the file operations that this turn's tasks queued.
+    fn submit(&self) {
+        if let Some(ring) = &self.net.current.ring {
+            ring.submit();
+        }
     }
 
     fn look_at_inboxes(&self) -> Found {
@@ -218,6 +240,7 @@ impl Turner {
         }
         match found {
             _ if !net.next_turn.borrow().is_empty() || !net.dirty.borrow().is_empty() => return Duration::ZERO,
+            _ if net.current.ring.as_ref().is_some_and(|ring| ring.has_queued()) => return Duration::ZERO,
             Found::MoreNow => return Duration::ZERO,
             Found::MoreSoon => return OVERFLOW_PAUSE,
             Found::Something | Found::Nothing => {}
@@ -241,6 +264,7 @@ impl Turner {
         if !net.has_mail() {
             net.parks.set(net.parks.get() + 1);
             pulse.set_parked(true);
+            self.serve_ring(Served::AtOnce);
             let armed = self.armed.get_or_insert_with(|| Readable::new(&net.epoll));
             let mut first = true;
             let came = std::future::poll_fn(|context| {
@@ -255,6 +279,7 @@ impl Turner {
             .await;
             net.parked.borrow_mut().take();
             pulse.set_parked(false);
+            self.serve_ring(Served::EachTurn);
             if came {
                 self.armed = None;
             }
@@ -262,6 +287,12 @@ impl Turner {
         }
         pulse.wake_up();
         self.switch_rings(EventFlags::IN);
+    }
+
+    fn serve_ring(&self, served: Served) {
+        if let Some(ring) = &self.net.current.ring {
+            ring.set_served(served);
+        }
     }
 
     fn switch_rings(&self, interest: EventFlags) {
@@ -283,6 +314,7 @@ async fn yield_to_tasks() -> bool {
 
 impl Drop for Turner {
     fn drop(&mut self) {
+        self.serve_ring(Served::No);
         self.net.current.pulse.set_parked(true);
         self.net.close_all();
     }
@@ -292,6 +324,7 @@ impl Inner {
     /// Whether anything came that no epoll event will announce again.
     fn has_mail(&self) -> bool {
         self.current.pulse.has_remote_wakes()
+            || self.current.ring.as_ref().is_some_and(|ring| ring.has_completions())
             || !self.next_turn.borrow().is_empty()
             || !self.dirty.borrow().is_empty()
             || self.inboxes.borrow().iter().any(|inbox| !inbox.is_empty())
@@ -325,8 +358,8 @@ impl Inner {
         if dirty.is_empty() {
             return false;
         }
-        for some in dirty.chunks(SENDS_AT_ONCE as usize) {
-            let first = send_together(&self.current.send_ring, some);
+        for some in dirty.chunks(SENDS_AT_ONCE) {
+            let first = send_together(self.current.ring.as_deref(), some);
             for (connection, first) in some.iter().zip(first) {
                 connection.dirty.set(false);
                 connection.flush(first);
