@@ -15,7 +15,7 @@ use super::assemble::moved;
 use super::plan::{Kind, Plan};
 use super::process::{self, DeviceSample, MachineSample, ProcessSample};
 use super::recorder::Interval;
-use super::report::{BrokerFacts, GeneratorFacts};
+use super::report::{BrokerFacts, GeneratorFacts, ShardWork};
 use crate::client::settings::HostPort;
 
 /// How long the metrics page may take.
@@ -24,6 +24,13 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 /// Counters a report carries at most.
 const COUNTERS_MAX: usize = 200;
+/// Shards a report carries at most: one a core, on any host of today.
+const SHARDS_MAX: usize = 1024;
+/// Every shard has it, and tells it even while it hangs: it says which shards there are.
+const OF_EVERY_SHARD: &str = "ringlog_produce_batches_total";
+
+/// Counters of a metrics page: by name, then by their labels as they are written there.
+type Counters = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +52,7 @@ pub struct Look {
     pub machine: Option<MachineSample>,
     device: Option<DeviceSample>,
     own_cpu_seconds: f64,
-    counters: BTreeMap<String, f64>,
+    counters: Counters,
 }
 
 impl BrokerWatch {
@@ -68,7 +75,7 @@ impl BrokerWatch {
     pub fn look(&self, thorough: bool) -> Look {
         let counters = match &self.admin {
             Some(address) if thorough => page(address).map(|text| counters(&text)).unwrap_or_default(),
-            _ => BTreeMap::new(),
+            _ => Counters::new(),
         };
         Look {
             at: Instant::now(),
@@ -93,21 +100,58 @@ fn page(address: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Counters of an OpenMetrics page, summed over their labels: our broker's own, which only grow.
-fn counters(text: &str) -> BTreeMap<String, f64> {
-    let mut sums = BTreeMap::new();
+/// Counters of an OpenMetrics page: our broker's own, which only grow.
+fn counters(text: &str) -> Counters {
+    let mut counters = Counters::new();
     for line in text.lines().filter(|line| line.starts_with("ringlog_")) {
         let end = line.find(['{', ' ']).unwrap_or(line.len());
         let name = &line[..end];
         if !["_total", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix)) {
             continue;
         }
-        let value = line.rsplit_once('}').map_or(&line[end..], |(_, value)| value);
+        let (labels, value) = line[end..].rsplit_once('}').unwrap_or(("", &line[end..]));
         if let Some(value) = value.split_whitespace().next().and_then(|value| value.parse::<f64>().ok()) {
-            *sums.entry(name.to_owned()).or_default() += value;
+            counters.entry(name.to_owned()).or_default().insert(labels.trim_start_matches('{').to_owned(), value);
         }
     }
-    sums
+    counters
+}
+
+/// How much a counter grew, all its labels together. `None` when a row of it stands on one page only: a shard that did not
+/// answer in time would else seem to have done all it ever did within the run.
+fn growth(before: &Counters, after: &Counters, name: &str) -> Option<f64> {
+    let (before, after) = (before.get(name)?, after.get(name)?);
+    before.keys().eq(after.keys()).then(|| after.values().sum::<f64>() - before.values().sum::<f64>())
+}
+
+/// What each shard did between two pages. Shards that neither page tells of are left out.
+fn shard_work(before: &Counters, after: &Counters) -> Vec<ShardWork> {
+    let shard_of = |labels: &String| labels.strip_prefix("shard=\"")?.strip_suffix('"')?.parse::<u32>().ok();
+    let mut shards: Vec<u32> =
+        after.get(OF_EVERY_SHARD).into_iter().flat_map(BTreeMap::keys).filter_map(shard_of).collect();
+    shards.sort_unstable();
+    let work = shards.into_iter().take(SHARDS_MAX).map(|shard| {
+        let labels = format!("shard=\"{shard}\"");
+        let grown = |name: &str| {
+            let value = |page: &Counters| page.get(&format!("ringlog_{name}_total"))?.get(&labels).copied();
+            // Less than before: the broker was started anew meanwhile.
+            value(after).zip(value(before)).map(|(after, before)| after - before).filter(|grown| *grown >= 0.0)
+        };
+        let grown = |name: &str| grown(name).map(|grown| grown as u64);
+        ShardWork {
+            shard,
+            produce_batches: grown("produce_batches"),
+            produce_bytes: grown("produce_bytes"),
+            fetch_bytes: grown("fetch_bytes"),
+            log_writes: grown("log_writes"),
+            log_written_bytes: grown("log_written_bytes"),
+            log_prewritten_bytes: grown("log_prewritten_bytes"),
+            net_full_turns: grown("net_full_turns"),
+            net_parks: grown("net_parks"),
+            watchdog_kicks: grown("watchdog_kicks"),
+        }
+    });
+    work.filter(|work| *work != ShardWork { shard: work.shard, ..ShardWork::default() }).collect()
 }
 
 /// Adds the costs between two looks to what is known of the broker, per unit of what `totals` says was done.
@@ -145,11 +189,14 @@ pub fn add_costs(facts: &mut BrokerFacts, kind: Kind, before: &Look, after: &Loo
     }
     let written = facts.device_written_bytes.or(facts.written_bytes);
     facts.write_amplification = written.and_then(|written| per(written as f64, produced)).filter(|_| kind.produces());
-    let growth = after.counters.iter().filter_map(|(name, value)| {
-        let grown = value - before.counters.get(name).copied().unwrap_or(0.0);
-        (grown > 0.0).then(|| (name.clone(), grown))
+    let grown = after.counters.keys().filter_map(|name| {
+        let grown = growth(&before.counters, &after.counters, name).filter(|grown| *grown > 0.0)?;
+        Some((name.clone(), grown))
     });
-    facts.counters = growth.take(COUNTERS_MAX).collect();
+    facts.counters = grown.take(COUNTERS_MAX).collect();
+    if facts.software == "ringlog" {
+        facts.shards = shard_work(&before.counters, &after.counters);
+    }
 }
 
 /// What the generator used between two looks.
@@ -180,7 +227,7 @@ mod tests {
             machine: None,
             device: None,
             own_cpu_seconds: cpu / 2.0,
-            counters: BTreeMap::new(),
+            counters: Counters::new(),
         }
     }
 
@@ -212,10 +259,71 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_summed_over_labels_and_gauges_left_out() {
+    fn counters_keep_their_labels_and_gauges_are_left_out() {
         let text = "# HELP x\nringlog_writes_total{shard=\"0\"} 3\nringlog_writes_total{shard=\"1\"} 4\nringlog_open_files 9\nkafka_x_total 5\nringlog_stage_seconds_sum{stage=\"a b\"} 0.5 17\n";
         let counters = counters(text);
         assert_eq!(counters.len(), 2);
-        assert_eq!((counters["ringlog_writes_total"], counters["ringlog_stage_seconds_sum"]), (7.0, 0.5));
+        let writes = [("shard=\"0\"".to_owned(), 3.0), ("shard=\"1\"".to_owned(), 4.0)];
+        assert_eq!(counters["ringlog_writes_total"], BTreeMap::from(writes));
+        assert_eq!(counters["ringlog_stage_seconds_sum"]["stage=\"a b\""], 0.5);
+        let bare = super::counters("ringlog_kicks_total 8.0\n");
+        assert_eq!(bare["ringlog_kicks_total"][""], 8.0);
+    }
+
+    /// A page on which shard `n` has appended `batches[n]`, and written as often where `answers[n]`.
+    fn shards_page(batches: &[u64], answers: &[bool]) -> Counters {
+        let mut text = String::new();
+        for (shard, (count, answers)) in batches.iter().zip(answers).enumerate() {
+            text.push_str(&format!("ringlog_produce_batches_total{{shard=\"{shard}\"}} {count}.0\n"));
+            if *answers {
+                text.push_str(&format!("ringlog_log_writes_total{{shard=\"{shard}\"}} {count}.0\n"));
+            }
+        }
+        counters(&text)
+    }
+
+    fn between(software: &str, before: Counters, after: Counters) -> BrokerFacts {
+        let began = Instant::now();
+        let (mut first, mut last) = (look(began, 1.0, 0), look(began, 1.0, 0));
+        (first.counters, last.counters) = (before, after);
+        let mut facts = BrokerFacts { software: software.to_owned(), ..BrokerFacts::default() };
+        add_costs(&mut facts, Kind::Produce, &first, &last, &Interval::default());
+        facts
+    }
+
+    fn batches_and_writes(shard: u32, batches: u64, writes: Option<u64>) -> ShardWork {
+        ShardWork { shard, produce_batches: Some(batches), log_writes: writes, ..ShardWork::default() }
+    }
+
+    #[test]
+    fn each_shard_has_what_it_did_between_the_looks_and_the_sum_is_that_of_all() {
+        let all = [true; 12];
+        let before: Vec<u64> = (0..12).collect();
+        let after: Vec<u64> = (0..12).map(|shard| shard * 3).collect();
+        let facts = between("ringlog", shards_page(&before, &all), shards_page(&after, &all));
+        let expected: Vec<ShardWork> =
+            (0..12).map(|shard| batches_and_writes(shard, u64::from(shard) * 2, Some(u64::from(shard) * 2))).collect();
+        assert_eq!(facts.shards, expected);
+        assert_eq!(facts.counters["ringlog_produce_batches_total"], 132.0);
+        assert_eq!(between("kafka", shards_page(&before, &all), shards_page(&after, &all)).shards, []);
+    }
+
+    #[test]
+    fn a_shard_that_did_not_answer_has_no_numbers_rather_than_all_it_ever_did() {
+        let facts =
+            between("ringlog", shards_page(&[1000, 1000], &[true, false]), shards_page(&[1005, 1007], &[true, true]));
+        assert_eq!(facts.shards, [batches_and_writes(0, 5, Some(5)), batches_and_writes(1, 7, None)]);
+        assert_eq!(facts.counters, BTreeMap::from([("ringlog_produce_batches_total".to_owned(), 12.0)]));
+    }
+
+    #[test]
+    fn a_page_that_could_not_be_read_and_a_broker_started_anew_give_no_numbers() {
+        let page = || shards_page(&[7], &[true]);
+        for (before, after) in
+            [(Counters::new(), page()), (page(), Counters::new()), (page(), shards_page(&[3], &[true]))]
+        {
+            let facts = between("ringlog", before, after);
+            assert_eq!((facts.shards, facts.counters), (Vec::new(), BTreeMap::new()));
+        }
     }
 }

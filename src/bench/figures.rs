@@ -2,13 +2,13 @@
 //!
 //! Pure. Owns the choice of figures and their words. Does not own drawing (`svg`, `plots`) or the page (`html`). Always
 //! true: a figure appears only when the run has what it shows; several runs are laid over each other in the order given.
-//! Source: the figure list of the report's design (throughput, latency, percentile curve, load curve, batch anatomy, cost).
+//! Source: the figure list of the report's design (throughput, latency, percentile curve, load curve, batch anatomy, cost, shards).
 
 use hdrhistogram::Histogram;
 
-use super::plots::{Bar, bars};
+use super::plots::{Bar, Panel, bars, panels};
 use super::recorder::decode;
-use super::report::{Percentiles, Run};
+use super::report::{Percentiles, Run, ShardWork};
 use super::svg::{Axis, Chart, Line, Mark};
 use super::units;
 
@@ -91,6 +91,7 @@ pub fn all(runs: &[Run]) -> Vec<Figure> {
         batch_anatomy(runs),
         costs(runs),
         ceilings(runs),
+        shards(runs),
         broker_counters(runs),
         repeats(runs),
     ];
@@ -605,6 +606,69 @@ fn ceilings(runs: &[Run]) -> Option<Figure> {
         title: "Beside the limits of this host".to_owned(),
         caption: "Measured by this tool just before and just after the run. A run during which they moved by more than 15 % is void.".to_owned(),
         svg: if rows.is_empty() { String::new() } else { bars("Share of each limit", &rows, Some(1.0)) },
+        table,
+    })
+}
+
+/// A counter of a shard: what it is called, where it stands in a report, how its numbers are written.
+type ShardCounter = (&'static str, fn(&ShardWork) -> Option<u64>, fn(u64) -> String);
+
+const SHARD_COUNTERS: [ShardCounter; 9] = {
+    const BYTES: fn(u64) -> String = |value| units::bytes(value as f64);
+    [
+        ("batches appended", |work| work.produce_batches, units::grouped),
+        ("bytes appended", |work| work.produce_bytes, BYTES),
+        ("bytes sent to consumers", |work| work.fetch_bytes, BYTES),
+        ("direct writes", |work| work.log_writes, units::grouped),
+        ("bytes written", |work| work.log_written_bytes, BYTES),
+        ("zeroes written ahead", |work| work.log_prewritten_bytes, BYTES),
+        ("full turns", |work| work.net_full_turns, units::grouped),
+        ("parks", |work| work.net_parks, units::grouped),
+        ("watchdog kicks", |work| work.watchdog_kicks, units::grouped),
+    ]
+};
+
+fn shards(runs: &[Run]) -> Option<Figure> {
+    let told = || runs.iter().zip(0usize..).filter(|(run, _)| !run.broker.shards.is_empty());
+    let mut table = Table::new(&["run", "shard"]);
+    table.head.extend(SHARD_COUNTERS.iter().map(|(name, ..)| (*name).to_owned()));
+    for (run, _) in told() {
+        for work in &run.broker.shards {
+            let numbers = SHARD_COUNTERS.iter().map(|(_, pick, text)| pick(work).map_or_else(|| "–".to_owned(), text));
+            table.row([name_of(run, runs.len()), work.shard.to_string()].into_iter().chain(numbers).collect());
+        }
+    }
+    let mut pictures = Vec::new();
+    for (name, pick, text) in SHARD_COUNTERS {
+        let groups: Vec<Vec<(String, Bar)>> = told()
+            .map(|(run, style)| {
+                let bar = |work: &ShardWork| Bar {
+                    name: prefixed(run, runs.len(), &format!("shard {}", work.shard)),
+                    value: pick(work).unwrap_or(0) as f64,
+                    text: pick(work).map_or_else(|| "–".to_owned(), text),
+                    style,
+                };
+                run.broker.shards.iter().map(|work| (work.shard.to_string(), bar(work))).collect()
+            })
+            .collect();
+        // What never happened is a zero in the table; a picture of it would be a line.
+        if groups.iter().flatten().any(|(_, bar)| bar.value > 0.0) {
+            pictures.push(Panel { name: name.to_owned(), groups });
+        }
+    }
+    let names: Vec<(String, usize)> = told().map(|(run, style)| (name_of(run, runs.len()), style)).collect();
+    let legend: Vec<(&str, usize)> =
+        names.iter().filter(|_| runs.len() > 1).map(|(name, style)| (name.as_str(), *style)).collect();
+    let beside = if names.len() > 1 { " The runs stand in the order of their names." } else { "" };
+    (!table.rows.is_empty()).then(|| Figure {
+        id: "shards".to_owned(),
+        title: "What each shard did".to_owned(),
+        caption: format!(
+            "One bar a shard, by the broker's own counters, while measuring. Bars of one height are an even load; a bar far above the rest is a core that \
+             may limit them all. Bytes written count a block once more each time that more was added to it; a full turn serves the executor's rings, a park is a \
+             sleep of the executor, a kick is the watchdog waking a shard that stood still.{beside}"
+        ),
+        svg: if pictures.is_empty() { String::new() } else { panels("What each shard did", &legend, &pictures) },
         table,
     })
 }

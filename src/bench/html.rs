@@ -435,7 +435,7 @@ fn reproduce(out: &mut String, run: &Run, runs: usize) {
 mod tests {
     use super::*;
     use crate::bench::recorder::{encode, histogram, percentiles};
-    use crate::bench::report::{BatchFacts, CeilingFacts, Ceilings, LoadPoint, SearchPoint, Second};
+    use crate::bench::report::{BatchFacts, CeilingFacts, Ceilings, LoadPoint, SearchPoint, Second, ShardWork};
 
     fn run(label: &str) -> Run {
         let mut latencies = histogram();
@@ -468,6 +468,16 @@ mod tests {
             })
             .collect();
         run.broker.cpu_ms_per_mb = Some(0.8);
+        run.broker.shards = (0..2)
+            .map(|shard| ShardWork {
+                shard,
+                produce_batches: Some(4321 + u64::from(shard)),
+                produce_bytes: Some(5_000_000),
+                log_writes: Some(87),
+                watchdog_kicks: Some(0),
+                ..ShardWork::default()
+            })
+            .collect();
         run.ceilings = Some(CeilingFacts {
             before: Ceilings { disk_write_bytes_per_second: 5e8, ..Ceilings::default() },
             ..CeilingFacts::default()
@@ -503,12 +513,47 @@ mod tests {
             "batches",
             "cost",
             "ceilings",
+            "shards",
         ] {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
         }
         assert!(page.contains("Acknowledgement class: written") && page.contains("123,456"));
         assert!(page.contains("prefers-color-scheme:dark") && page.contains("@media print"));
         assert!(!page.contains("NaN"));
+    }
+
+    /// The section of a figure: its picture, and what stands under it.
+    fn section<'a>(page: &'a str, id: &str) -> (&'a str, &'a str) {
+        let (_, rest) = page.split_once(&format!("<section id=\"{id}\">")).expect("the figure is there");
+        let (section, _) = rest.split_once("</section>").expect("it ends");
+        section.split_once("</svg>").expect("it has a picture")
+    }
+
+    #[test]
+    fn what_each_shard_did_is_in_the_picture_and_in_the_table_alike() {
+        let page = page(&[run("")]);
+        let (picture, under) = section(&page, "shards");
+        for (shard, batches) in [(0, "4,321"), (1, "4,322")] {
+            assert!(picture.contains(&format!("<title>shard {shard}: {batches}</title>")), "{picture}");
+            assert!(under.contains(&format!("<tr><td>{shard}</td><td>{batches}</td><td>5.00 MB</td>")), "{under}");
+        }
+        // What never happened is a number and no picture; what was not told says so.
+        assert!(!picture.contains("watchdog kicks") && under.contains("<th>watchdog kicks</th>"));
+        assert!(under.contains("<td>–</td><td>0</td></tr>"));
+    }
+
+    #[test]
+    fn shards_of_several_runs_stand_beside_each_other_and_runs_without_them_are_left_out() {
+        let mut kafka = run("kafka");
+        kafka.broker.shards.clear();
+        let all = page(&[run("old"), run("new"), kafka.clone()]);
+        let (picture, under) = section(&all, "shards");
+        assert!(
+            picture.contains("<title>old: shard 1: 4,322</title>") && picture.contains("<title>new: shard 0: 4,321")
+        );
+        assert!(under.contains("<tr><td>new</td><td>1</td><td>4,322</td>"));
+        assert!(!picture.contains("kafka") && !under.contains("kafka"));
+        assert!(!page(&[kafka]).contains("id=\"shards\""));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! assemble   from what was found to the report        read_back reads everything back for the ledger
 //! search, steady, fail_if, stats   decisions          host, process, ceilings, broker_cost, ack_class   beside the numbers
 //! checkup    is this host fit?      probes  what it takes a few seconds to know
-//! report     run.json        omb  OpenMessaging       figures, svg, plots, html   the page
+//! report     run.json        omb  OpenMessaging       figures, svg, plots, html   the page       csv  the seconds
 //! ```
 
 pub mod ack_class;
@@ -19,6 +19,7 @@ pub mod ceilings;
 pub mod checkup;
 pub mod clock;
 mod consume;
+pub mod csv;
 pub mod fail_if;
 pub mod figures;
 pub mod host;

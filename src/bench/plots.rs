@@ -1,4 +1,4 @@
-//! Figures that are no lines: bars, heat maps, forests of ratios.
+//! Figures that are no lines: bars, columns side by side, heat maps, forests of ratios.
 //!
 //! Pure. Owns their drawing in the style of [`super::svg`]. Always true: every mark carries its number in words, as a label
 //! or a tooltip; a colour is never the only bearer of a value.
@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::stats::{Finding, Interval, finding};
-use super::svg::{WIDTH, escape, open};
+use super::svg::{WIDTH, escape, legend, open};
 
 /// A row of a bar chart.
 #[derive(Clone, Debug)]
@@ -48,6 +48,95 @@ pub fn bars(title: &str, rows: &[Bar], full: Option<f64>) -> String {
             top + 14.5,
             escape(&row.text)
         );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// One quantity of several things, each an upright bar, on a scale of its own.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What is counted.
+    pub name: String,
+    /// Groups apart from each other, of a short name and a bar each. The bar's own name is said in its tooltip.
+    pub groups: Vec<Vec<(String, Bar)>>,
+}
+
+/// Panels beside and below each other, three in a row: the same things by one quantity each. `groups` names the groups and
+/// their colours in a legend; none is drawn when it is empty.
+pub fn panels(title: &str, groups: &[(&str, usize)], panels: &[Panel]) -> String {
+    const IN_ROW: usize = 3;
+    const GAP: f64 = 30.0;
+    const PANEL: f64 = (WIDTH - GAP * (IN_ROW - 1) as f64) / IN_ROW as f64;
+    const NAME: f64 = 20.0;
+    const PLOT: f64 = 96.0;
+    const ROW: f64 = 156.0;
+    // Over the tallest bar, for its number.
+    const NUMBER: f64 = 16.0;
+    const LETTER: f64 = 6.6;
+    let (legend, legend_height) = legend(groups);
+    let legend_height = if groups.is_empty() { 0.0 } else { legend_height + 8.0 };
+    let height = legend_height + ROW * panels.len().div_ceil(IN_ROW) as f64;
+    let mut out = open(title, height);
+    out.push_str(&legend);
+    for (index, panel) in panels.iter().enumerate() {
+        let left = (PANEL + GAP) * (index % IN_ROW) as f64;
+        let top = legend_height + ROW * (index / IN_ROW) as f64;
+        let bottom = top + NAME + PLOT;
+        let all = || panel.groups.iter().flatten();
+        let largest = all().map(|(_, bar)| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        // One empty place between two groups.
+        let places = all().count() + panel.groups.len().saturating_sub(1);
+        let pitch = PANEL / places.max(1) as f64;
+        let longest = |length: fn(&(String, Bar)) -> usize| all().map(length).max().unwrap_or(0) as f64 * LETTER;
+        let numbers_fit = longest(|(_, bar)| bar.text.chars().count()) + 6.0 < pitch;
+        let ticks_apart = ((longest(|(tick, _)| tick.chars().count()) + 6.0) / pitch).ceil().max(1.0) as usize;
+        _ = write!(out, "<text class=\"name\" x=\"{left:.1}\" y=\"{:.1}\">{}</text>", top + 13.0, escape(&panel.name));
+        if let Some((_, most)) = all().max_by(|a, b| a.1.value.total_cmp(&b.1.value)).filter(|_| !numbers_fit) {
+            _ = write!(
+                out,
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">at most {}</text>",
+                left + PANEL,
+                top + 13.0,
+                escape(&most.text)
+            );
+        }
+        let mut place = 0;
+        for group in &panel.groups {
+            for (nth, (tick, bar)) in group.iter().enumerate() {
+                let middle = left + pitch * (place as f64 + 0.5);
+                let tall = (bar.value.max(0.0) / largest * (PLOT - NUMBER)).max(0.0);
+                let wide = (pitch * 0.76).min(56.0);
+                _ = write!(
+                    out,
+                    "<rect class=\"f{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {}</title></rect>",
+                    bar.style % super::svg::STYLES,
+                    middle - wide / 2.0,
+                    bottom - tall,
+                    escape(&bar.name),
+                    escape(&bar.text)
+                );
+                if numbers_fit {
+                    _ = write!(
+                        out,
+                        "<text class=\"tick name\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                        bottom - tall - 4.0,
+                        escape(&bar.text)
+                    );
+                }
+                if nth % ticks_apart == 0 {
+                    _ = write!(
+                        out,
+                        "<text class=\"tick\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                        bottom + 15.0,
+                        escape(tick)
+                    );
+                }
+                place += 1;
+            }
+            place += 1;
+        }
+        _ = write!(out, "<path class=\"base\" d=\"M{left:.1} {bottom:.1}h{PANEL:.1}\"/>");
     }
     out.push_str("</svg>");
     out
@@ -286,6 +375,44 @@ mod tests {
                 && svg.contains("stroke:var(--good)")
                 && svg.contains("stroke:var(--bad)")
         );
+    }
+
+    fn panel(groups: usize, things: usize) -> Panel {
+        let bar = |value: usize| Bar {
+            name: format!("shard {value}"),
+            value: value as f64,
+            text: format!("{value}00"),
+            style: 0,
+        };
+        let group = || (0..things).map(|value| (value.to_string(), bar(value))).collect();
+        Panel { name: "writes".to_owned(), groups: (0..groups).map(|_| group()).collect() }
+    }
+
+    #[test]
+    fn few_upright_bars_have_their_numbers_over_them_and_many_the_largest_beside_the_name() {
+        let few = panels("t", &[], &[panel(1, 3)]);
+        assert!(few.contains(">200</text>") && !few.contains("at most"), "{few}");
+        let many = panels("t", &[("a", 0), ("b", 1)], &[panel(2, 100)]);
+        assert!(!many.contains(">200</text>") && many.contains(">at most 9900</text>"));
+        assert_eq!(many.matches("<title>shard 99: 9900</title>").count(), 2);
+        // The last of them still stands within the picture, and the tallest below its panel's name.
+        let places = |name: &str| -> Vec<f64> {
+            many.split("<rect")
+                .skip(1)
+                .filter_map(|rect| rect.split(name).nth(1)?.split('"').nth(1)?.parse().ok())
+                .collect()
+        };
+        assert_eq!(places(" x=").len(), 200);
+        assert!(places(" x=").iter().all(|x| (0.0..WIDTH / 3.0).contains(x)));
+        assert!(places(" y=").iter().all(|y| *y > 20.0));
+    }
+
+    #[test]
+    fn panels_of_nothing_have_no_bars_and_no_broken_numbers() {
+        for groups in [Vec::new(), vec![Vec::new()]] {
+            let svg = panels("t", &[], &[Panel { name: "none".to_owned(), groups }]);
+            assert!(svg.ends_with("</svg>") && !svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<rect"));
+        }
     }
 
     #[test]

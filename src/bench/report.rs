@@ -11,7 +11,10 @@
 //!                 {response_us, service_us, publish_delay_us, end_to_end_us, slip_us}.{p50 … p9999, max, mean, count}
 //! verification    enabled, checked, lost, duplicated, reordered, corrupt, other, foreign, evidence
 //! verdict         client_bound, ceiling_drift, lossy, steady, valid, reasons
-//! broker          cpu_ms_per_mb, cpu_us_per_request, cpu_ms_per_1000_records, rss_bytes, write_amplification, …
+//! broker          cpu_ms_per_mb, cpu_us_per_request, cpu_ms_per_1000_records, rss_bytes, write_amplification, …,
+//!                 counters and shards (ours, when its metrics page is known): growth while measuring; of each shard
+//!                 {shard, produce_batches, produce_bytes, fetch_bytes, log_writes, log_written_bytes,
+//!                 log_prewritten_bytes, net_full_turns, net_parks, watchdog_kicks}
 //! ceilings        before, after: disk, flush, loopback, crc32c · drift
 //! series          one object a second · histograms: HdrHistogram V2 compressed, base64
 //! ```
@@ -345,6 +348,44 @@ pub struct BrokerFacts {
     /// Our broker's own counters: growth over the run, by metric name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
+    /// Some of the same for each of our broker's shards, by their index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardWork>,
+}
+
+/// What one shard of our broker did while measuring, by the names of its counters; what it did not tell is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShardWork {
+    /// Its index.
+    pub shard: u32,
+    /// Batches appended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub produce_batches: Option<u64>,
+    /// Their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub produce_bytes: Option<u64>,
+    /// Bytes of batches sent to consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetch_bytes: Option<u64>,
+    /// Direct writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_writes: Option<u64>,
+    /// Bytes they wrote to segment files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_written_bytes: Option<u64>,
+    /// Bytes of zeroes written ahead of small writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_prewritten_bytes: Option<u64>,
+    /// Turns of the net loop in which the executor's rings were served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_full_turns: Option<u64>,
+    /// Times the executor slept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_parks: Option<u64>,
+    /// Times the shard stood and was woken from outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog_kicks: Option<u64>,
 }
 
 /// What the generator used.
@@ -585,6 +626,8 @@ mod tests {
         let mut run = Run { schema_version: SCHEMA_VERSION, kind: "produce".to_owned(), ..Run::default() };
         run.results.response_us = Some(Percentiles { count: 3, p50: 7, ..Percentiles::default() });
         run.series.push(Second { t: 1, acked: 5, ..Second::default() });
+        run.broker.shards.push(ShardWork { shard: 3, log_writes: Some(9), ..ShardWork::default() });
+        assert!(run.to_json().contains("\"log_writes\": 9") && !run.to_json().contains("net_parks"));
         assert_eq!(Run::from_json(&run.to_json()), Ok(run));
     }
 

@@ -25,7 +25,7 @@ use crate::bench::report::{REPORT_BYTES_MAX, Run};
 use crate::bench::schedule::Rate;
 use crate::bench::target::BenchError;
 use crate::bench::workload::{Keys, Payload, Sizes};
-use crate::bench::{html, units};
+use crate::bench::{csv, html, units};
 use crate::client::ClientError;
 use crate::config::client_rows::client_properties;
 
@@ -308,19 +308,45 @@ fn conclude(run: &Run, output: &OutputArgs, out: &mut impl Write) -> Result<(), 
 }
 
 fn report(args: &ReportArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let mut runs = Vec::new();
-    for path in &args.runs {
-        let mut run = read_report(path)?;
-        if run.label.is_empty() && args.runs.len() > 1 {
-            run.label =
-                path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
-        }
-        runs.push(run);
-    }
+    let mut runs = args.runs.iter().map(|path| read_report(path)).collect::<Result<Vec<Run>, _>>()?;
+    tell_apart(&mut runs, &args.runs);
     if let Some(path) = &args.html {
         fs::write(path, html::page(&runs)).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    match &args.csv {
+        // Programs read it: nothing else may stand there.
+        Some(path) if path.as_os_str() == "-" => {
+            out.write_all(csv::series(&runs).as_bytes())?;
+            // The numbers leave without their verdict.
+            for (run, path) in runs.iter().zip(&args.runs).filter(|(run, _)| !run.verdict.valid) {
+                _ = writeln!(std::io::stderr().lock(), "{}: {}", path.display(), html::verdict_words(run));
+            }
+            return Ok(());
+        }
+        Some(path) => {
+            fs::write(path, csv::series(&runs)).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        None => {}
+    }
     Ok(write_table(out, &runs)?)
+}
+
+/// Gives each of several runs a name of its own: a preset labels all its runs alike.
+fn tell_apart(runs: &mut [Run], paths: &[PathBuf]) {
+    if runs.len() < 2 {
+        return;
+    }
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let labels: Vec<String> = runs.iter().map(|run| run.label.clone()).collect();
+    for (run, path) in runs.iter_mut().zip(paths) {
+        let own = stem(path).filter(|own| paths.iter().filter(|path| stem(path).as_ref() == Some(own)).count() == 1);
+        let file = own.unwrap_or_else(|| path.display().to_string());
+        if run.label.is_empty() {
+            run.label = file;
+        } else if labels.iter().filter(|label| **label == run.label).count() > 1 {
+            run.label = format!("{} ({file})", run.label);
+        }
+    }
 }
 
 fn read_report(path: &Path) -> anyhow::Result<Run> {
@@ -330,4 +356,69 @@ fn read_report(path: &Path) -> anyhow::Result<Run> {
     }
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Run::from_json(&text).map_err(|why| anyhow!("{} {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::{SCHEMA_VERSION, Second};
+
+    /// Writes a run of one second under each name, with its label, and gives the arguments to report them.
+    fn reports(directory: &Path, files: &[(&str, &str)]) -> ReportArgs {
+        let runs = files.iter().map(|(file, label)| {
+            let mut run = Run {
+                schema_version: SCHEMA_VERSION,
+                label: (*label).to_owned(),
+                kind: "produce".to_owned(),
+                ..Run::default()
+            };
+            run.series.push(Second { t: 4, acked: 1234, ..Second::default() });
+            run.verdict.valid = true;
+            let path = directory.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, run.to_json()).unwrap();
+            path
+        });
+        ReportArgs { runs: runs.collect(), html: None, csv: None }
+    }
+
+    fn said(args: &ReportArgs) -> String {
+        let mut out = Vec::new();
+        assert!(report(args, &mut out).is_ok());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn seconds_go_to_a_file_beside_the_table_or_alone_to_standard_output() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut args = reports(directory.path(), &[("a.json", ""), ("b.json", "quick")]);
+        args.csv = Some(PathBuf::from("-"));
+        let alone = said(&args);
+        let lines: Vec<&str> = alone.lines().collect();
+        assert!(lines.len() == 3 && lines[0].starts_with("run,second,measured,"), "{alone}");
+        assert!(lines[1].starts_with("\"a\",4,false,,0,1234,") && lines[2].starts_with("\"quick\",4,"), "{alone}");
+        let file = directory.path().join("seconds.csv");
+        args.csv = Some(file.clone());
+        assert!(said(&args).contains("verdict"));
+        assert_eq!(fs::read_to_string(file).unwrap(), alone);
+        args.csv = Some(directory.path().join("no such directory/seconds.csv"));
+        assert!(report(&args, &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn runs_of_one_label_are_told_apart_by_their_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let labels = |files: &[(&str, &str)]| -> Vec<String> {
+            let args = reports(directory.path(), files);
+            let mut runs: Vec<Run> = args.runs.iter().map(|path| read_report(path).unwrap()).collect();
+            tell_apart(&mut runs, &args.runs);
+            runs.into_iter().map(|run| run.label).collect()
+        };
+        assert_eq!(labels(&[("a.json", "")]), [""]);
+        assert_eq!(labels(&[("a.json", ""), ("b.json", "quick")]), ["a", "quick"]);
+        assert_eq!(labels(&[("a.json", "std-1k"), ("b.json", "std-1k")]), ["std-1k (a)", "std-1k (b)"]);
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let expected = [path("x/run.json"), path("y/run.json")];
+        assert_eq!(labels(&[("x/run.json", ""), ("y/run.json", "")]), expected);
+    }
 }

@@ -20,13 +20,19 @@ Examples:
   ringlog bench produce --slo 'p99<=20ms'                 the largest rate that keeps within it
   ringlog bench e2e --rate 1000 --fail-if 'p99>10ms'
   ringlog bench consume -t orders --consumers 4
-  ringlog bench report a.json b.json --html both.html
+  ringlog bench report a.json b.json --html both.html --csv seconds.csv
 
 Latency is counted from the moment a record was meant to be sent, so a broker that stalls is charged for all
 that waited. Without -t a topic is made for the run and deleted after it.
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 6 a verdict against the run: records
 were lost, the host changed while measuring, or a --fail-if condition held.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  ringlog bench report a.json b.json --html both.html
+  ringlog bench report a.json b.json --csv seconds.csv
+  ringlog bench report run.json --csv - | gzip > seconds.csv.gz";
 
 /// Measures any Kafka broker: throughput, latency from the intended send time, what the broker paid, and proof that
 /// nothing was lost.
@@ -303,7 +309,7 @@ pub(super) enum Format {
 }
 
 #[derive(clap::Args, Clone, Debug)]
-#[command(after_help = "Example:\n  ringlog bench report a.json b.json --html both.html")]
+#[command(after_help = REPORT_EXAMPLES)]
 pub(super) struct ReportArgs {
     /// Reports as `bench --out` wrote them
     #[arg(required = true, value_name = "RUN.json")]
@@ -311,6 +317,10 @@ pub(super) struct ReportArgs {
     /// The page to write [default: only the table is printed]
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Every second of every run, comma-separated: records, bytes, errors, latency in microseconds; `-` for standard
+    /// output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -350,6 +350,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counters_that_bench_reads_by_shard_are_there_for_each() {
+        let shard = || ShardScrape {
+            counters: Arc::new(ShardMetrics::default()),
+            report: Some(Box::new(MetricsReport {
+                latencies: Vec::new(),
+                log: Default::default(),
+                net: Default::default(),
+                memory: Default::default(),
+                partitions: 0,
+                partitions_offline: 0,
+                log_bytes: 0,
+            })),
+            facts: None,
+        };
+        let scrape = Scrape {
+            shards: vec![shard(), shard()],
+            groups: Vec::new(),
+            uptime: Duration::ZERO,
+            node_id: 1,
+            address: String::new(),
+        };
+        let text = render(&scrape, Detail::Sums);
+        for name in [
+            "produce_batches",
+            "produce_bytes",
+            "fetch_bytes",
+            "log_writes",
+            "log_written_bytes",
+            "log_prewritten_bytes",
+            "net_full_turns",
+            "net_parks",
+            "watchdog_kicks",
+        ] {
+            let line = format!("ringlog_{name}_total{{shard=\"1\"}} 0.0");
+            assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
+        }
+    }
+
+    #[test]
     fn names_that_dashboards_ask_for_are_there_with_their_sums() {
         let counters = Arc::new(ShardMetrics::default());
         counters.count_request(0);
