@@ -179,12 +179,17 @@ impl Disk {
     /// What a crash now may leave.
     pub(crate) fn crash(&self, crash: Crash, random: &mut fastrand::Rng) -> Image {
         let mut names = self.durable_names.clone();
-        let certain = match crash {
-            Crash::Kill => self.name_changes.iter().take_while(|change| change.finished).count(),
-            Crash::PowerLoss => 0,
-        };
-        let kept = random.usize(certain..=self.name_changes.len());
-        self.name_changes.iter().take(kept).for_each(|change| apply_name(&mut names, &change.change));
+        let kept = random.usize(0..=self.name_changes.len());
+        for (place, change) in self.name_changes.iter().enumerate() {
+            let holds = match crash {
+                // Each is done or not by itself: a removal may be under way while a file that came after it is there.
+                Crash::Kill => change.finished || random.bool(),
+                Crash::PowerLoss => place < kept,
+            };
+            if holds {
+                apply_name(&mut names, &change.change);
+            }
+        }
         let mut image = Image::new();
         for (path, inode) in names {
             image.insert(path, self.inodes[inode].after(crash, random));
