@@ -1,8 +1,8 @@
 //! What a log does beside serving: retention, DeleteRecords, the clean end, deletion.
 //!
 //! Shell. Owns the carrying out of plans; `retention` makes them. Always: a file is renamed, the rename synced, and only
-//! later unlinked, so that a crash finds it either way and a reader that holds it reads on; the newest empty segment's file
-//! exists before the last one with data goes, because its name is all that remembers the log end.
+//! later unlinked, so that a crash finds it either way and a reader that holds it reads on; the file of the segment that
+//! follows exists before the one before it goes, because its name may be all that remembers the log end.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -153,6 +153,10 @@ impl Log {
         if count == facts.len() && self.limits().log_end == newest.end_offset {
             self.roll_for_deletion(now).await?;
         }
+        let next = self.state.borrow().segments.iter().find(|segment| segment.base >= newest.end_offset).cloned();
+        if let Some(next) = next {
+            self.make_file(&next).await?;
+        }
         // What goes is sealed first, and its side files are written: the snapshot at its end is all that will be left of the
         // producers in it.
         if self.unsealed_segments().front().is_some_and(|segment| segment.base <= newest.base_offset) {
@@ -215,18 +219,26 @@ impl Log {
             self.roll(&mut state, &settings, now);
             Rc::clone(state.active())
         };
-        appender::push(self, &next, bytes::Bytes::new(), next.base);
-        while !next.exists.get() {
+        self.make_file(&next).await?;
+        self.flush().await?;
+        files::sync_dir(self.place.dir.clone())
+            .await
+            .map_err(|error| AppendError::Offline(format!("sync {}: {error}", self.place.dir.display())))
+    }
+
+    /// Waits for the file of a segment: appends that are still in memory bring it; where there are none it is made now.
+    async fn make_file(self: &Rc<Self>, segment: &Rc<Segment>) -> Result<(), AppendError> {
+        if !segment.exists.get() && segment.bytes.get() == 0 {
+            appender::push(self, segment, bytes::Bytes::new(), segment.base);
+        }
+        while !segment.exists.get() {
             self.refuse_ended()?;
             if self.appender.is_full() {
                 return Err(AppendError::NoSpace);
             }
             self.changed.wait().await;
         }
-        self.flush().await?;
-        files::sync_dir(self.place.dir.clone())
-            .await
-            .map_err(|error| AppendError::Offline(format!("sync {}: {error}", self.place.dir.display())))
+        Ok(())
     }
 
     /// The files of a log whose every byte is flushed: epochs, the active segment's cut and indexes, producers.
