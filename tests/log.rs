@@ -377,33 +377,40 @@ fn retention_deletes_old_segments_and_moves_the_log_start() {
     });
 }
 
+/// The two race, so it is tried on several new shards: without the wait one of twenty loses.
 #[test]
 fn the_file_that_follows_is_there_before_the_one_before_it_goes() {
-    let dir = disk_dir();
-    let path = dir.path().to_owned();
-    on_shard(dir.path(), move || async move {
-        let rules = LogSettings { segment_bytes: 10_000, ..settings() };
-        let log = open(&path, rules.clone(), AFTER_CRASH).await;
-        append(&log, batch(1, 9_000, 0, NOW, None)).unwrap();
-        acked(&log).await;
-        let end = log.close().await.unwrap();
-        let log = open(&path, rules, after_close(end)).await;
-        // Begins the second segment, and is still in memory when the first one, in which nothing was written, may go.
-        append(&log, batch(1, 9_000, 1, NOW, None)).unwrap();
-        record::start();
-        assert_eq!(log.delete_records(offset(1)).await, Ok(offset(1)));
-        let events = record::stop();
-        let made = |event: &Event| matches!(event, Event::Started(_, Op::Open { path, created: true, .. }) if path.ends_with(name(1)));
-        let gone =
-            |event: &Event| matches!(event, Event::Started(_, Op::Rename { from, .. }) if from.ends_with(name(0)));
-        let (made, gone) = (events.iter().position(made), events.iter().position(gone));
-        assert!(made.is_some() && made < gone, "{made:?} {gone:?}: a crash between them would forget the log end");
-        log.close().await.unwrap();
-    });
-
-    fn name(base: i64) -> String {
-        format!("{base:020}.log")
+    for _ in 0..40 {
+        let dir = fast_dir();
+        let path = dir.path().to_owned();
+        on_shard(dir.path(), move || async move {
+            let rules = LogSettings { segment_bytes: 10_000, ..settings() };
+            let log = open(&path, rules.clone(), AFTER_CRASH).await;
+            append(&log, batch(1, 9_000, 0, NOW, None)).unwrap();
+            acked(&log).await;
+            let end = log.close().await.unwrap();
+            let log = open(&path, rules, after_close(end)).await;
+            // Begins the second segment, and is still in memory when the first one, in which nothing was written, may go.
+            append(&log, batch(1, 9_000, 1, NOW, None)).unwrap();
+            record::start();
+            assert_eq!(log.delete_records(offset(1)).await, Ok(offset(1)));
+            let events = record::stop();
+            let made = events.iter().position(|event| match event {
+                Event::Started(_, Op::Open { path, created: true, .. }) => path.ends_with(data_file(1)),
+                _ => false,
+            });
+            let gone = events.iter().position(|event| match event {
+                Event::Started(_, Op::Rename { from, .. }) => from.ends_with(data_file(0)),
+                _ => false,
+            });
+            assert!(made.is_some() && made < gone, "{made:?} {gone:?}: a crash between them would forget the log end");
+            log.close().await.unwrap();
+        });
     }
+}
+
+fn data_file(base: i64) -> String {
+    format!("{base:020}.log")
 }
 
 #[test]
