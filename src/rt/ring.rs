@@ -17,6 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
@@ -31,6 +32,9 @@ pub(super) const SENDS_AT_ONCE: usize = 32;
 const ENTRIES: u32 = 256;
 /// Marks a completion that is a send's, whose number in its call is the rest.
 const SEND: u64 = 1 << 63;
+
+/// Between two tries of a call that the kernel refuses for no reason known to us.
+const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 
 /// What became of one send; `None`: the kernel was not asked.
 pub(super) type SendResult = Option<rustix::io::Result<usize>>;
@@ -143,13 +147,22 @@ impl Ring {
 
     /// Gives the kernel what is queued. What it does not take now stays queued.
     pub(super) fn submit(&self) {
-        if !self.has_queued() {
-            return;
+        if self.has_queued() {
+            self.enter(0);
         }
-        match self.uring.borrow().submit() {
-            Ok(_) => {}
-            Err(error) if is_passing(&error) => {}
-            Err(error) => error!(%error, "io_uring took no submission"),
+    }
+
+    /// Submits, and waits for `completions`. An error that does not pass leaves everything as it is: the caller comes again,
+    /// since what is queued points into memory that it must not let go. A shard that cannot go on is the watchdog's matter.
+    #[allow(clippy::disallowed_methods, reason = "the shard cannot go on, and must not burn its core meanwhile")]
+    fn enter(&self, completions: usize) {
+        let passes =
+            |error: &io::Error| matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY));
+        if let Err(error) = self.uring.borrow().submit_and_wait(completions)
+            && !passes(&error)
+        {
+            error!(%error, "io_uring takes nothing");
+            std::thread::sleep(REFUSED_PAUSE);
         }
     }
 
@@ -194,11 +207,7 @@ impl Ring {
         }
         // A send with DONTWAIT is finished, one way or the other, by the call that submits it.
         while waiting > 0 {
-            if let Err(error) = self.uring.borrow().submit_and_wait(1)
-                && !is_passing(&error)
-            {
-                error!(%error, "io_uring took no sends");
-            }
+            self.enter(1);
             loop {
                 let Some(done) = self.uring.borrow_mut().completion().next() else { break };
                 let result = outcome(done.result());
@@ -216,11 +225,7 @@ impl Ring {
     /// Waits, with the thread, until the kernel has nothing of ours.
     pub(super) fn drain(&self) {
         while self.operations.borrow().iter().any(|(_, operation)| operation.result.is_none()) {
-            if let Err(error) = self.uring.borrow().submit_and_wait(1)
-                && !is_passing(&error)
-            {
-                error!(%error, "io_uring does not give back what it has");
-            }
+            self.enter(1);
             self.reap();
         }
     }
@@ -230,11 +235,6 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.drain();
     }
-}
-
-/// Interrupted, or short of memory for a moment.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
 
 fn outcome(result: i32) -> rustix::io::Result<usize> {
