@@ -342,6 +342,42 @@ fn blocks_ahead_of_small_writes_are_written_before_and_hold_nothing_after_a_cras
 }
 
 #[test]
+fn small_appends_go_on_at_the_odd_end_of_logs_that_were_closed() {
+    const LOGS: usize = 12;
+    let dir = fast_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let mut random = fastrand::Rng::with_seed(4);
+        // More logs than writes may be in flight, so that more is appended while a write waits for its turn.
+        let runtime = LogRuntime::new(8 << 20);
+        let rules =
+            |number| LogSettings { prewrite_bytes_max: if number % 2 == 0 { 0 } else { 32 << 10 }, ..settings() };
+        let mut logs = Vec::new();
+        for number in 0..LOGS {
+            let path = path.join(number.to_string());
+            let (log, _) = Log::open(place(&path), rules(number), AFTER_CRASH, &runtime).await.unwrap();
+            append(&log, batch(1, 5_000 + number, 0, NOW, None)).unwrap();
+            acked(&log).await;
+            let end = log.close().await.unwrap();
+            logs.push(Log::open(place(&path), rules(number), after_close(end), &runtime).await.unwrap().0);
+        }
+        for number in 0..12_000 {
+            append(&logs[random.usize(..LOGS)], batch(1, random.usize(0..1_500), number, NOW, None)).unwrap();
+            if random.u8(..16) == 0 {
+                ringlog::rt::sleep(Duration::from_micros(random.u64(0..60))).await;
+            }
+        }
+        for (number, log) in logs.into_iter().enumerate() {
+            acked(&log).await;
+            let file = path.join(number.to_string()).join("orders-0").join(data_file(0));
+            assert_eq!(std::fs::metadata(file).unwrap().len() % 4096, 0, "an odd end of the blocks cuts writes oddly");
+            assert_eq!(read_all(&log, offset(0), 1 << 20).await.len() as i64, log.limits().log_end.value());
+            log.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn retention_deletes_old_segments_and_moves_the_log_start() {
     let dir = disk_dir();
     let path = dir.path().to_owned();

@@ -14,7 +14,7 @@
 //! batch written before lies in sectors of which old and new agree in all of its bytes, because the new block begins with
 //! the old one's bytes and differs only after them. Two things make "old" unique: only one write that touches a block is in
 //! flight at a time (the next write begins on the block where the previous one ended only after that completed: the head
-//! chain), and nothing but appends writes to the file. When much is pending, a write ends on a block boundary instead; then
+//! chain), and nothing but appends writes below the allocated end. When much is pending, a write ends on a block boundary instead; then
 //! the next one touches none of its blocks and may overlap it.
 //!
 //! **A full device.** Blocks are allocated ahead (in steps that double from 128 KiB, so a small log stays small), and
@@ -24,8 +24,9 @@
 //! **Zeroes ahead of small writes.** The first write to an allocated block also changes the file system's map of the file,
 //! and one that begins on the written tail and ends beyond it holds the inode alone: ext4 refuses that to a caller that
 //! cannot sleep, so io_uring hands it to a thread of its own. Where a log's writes are small, its next blocks are therefore
-//! written once in long writes, before they are needed, and each append only overwrites. It changes nothing for recovery:
-//! the blocks read as zeroes before and after. Where writes are long it is not done: it would double what the device does.
+//! written once in long writes, before they are needed and before the allocated end moves, and most appends only overwrite.
+//! It changes nothing for recovery: the blocks read as zeroes before and after. Where writes are long it is not done: it would
+//! double what the device does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -49,7 +50,7 @@ const OVERLAP_PENDING_BYTES: usize = 256 << 10;
 const WRITES_IN_FLIGHT_MAX: usize = 2;
 /// The first allocation of a segment.
 const ALLOCATION_FIRST_BYTES: u64 = 128 << 10;
-/// Zeroes are written so far ahead at most.
+/// The longest step of zeroes.
 const PREWRITE_STEP_BYTES_MAX: u64 = 1 << 20;
 /// One write of zeroes: long enough to cost little, short enough not to hold up an append.
 const PREWRITE_BYTES: usize = 256 << 10;
@@ -287,7 +288,7 @@ impl Writer {
         let head_bytes = usize::try_from(head_bytes).expect("less than a block");
         let mut taken_bytes = wanted.min(room).min(IO_BYTES_MAX - head_bytes);
         if taken_bytes < wanted {
-            taken_bytes -= (head_bytes + taken_bytes) % BLOCK_BYTES;
+            taken_bytes = taken_bytes.saturating_sub((head_bytes + taken_bytes) % BLOCK_BYTES);
         }
         let (buffer, whole) = gather(&self.log, head, head_bytes, taken_bytes);
         let start_position = target.position - head_bytes as u64;
@@ -475,9 +476,11 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahea
     log.appender.writes.set((0, 0));
     let (log, segment, file) = (Rc::clone(log), Rc::clone(segment), file.clone());
     rt::spawn(async move {
-        let needed = ahead.needed.next_multiple_of(BLOCK);
+        // Whole blocks, though the file may end anywhere after a clean stop, and never less than there is.
+        let allocated = segment.allocated.get();
+        let needed = ahead.needed.max(allocated).next_multiple_of(BLOCK);
         let segment_end = u64::from(log.settings.borrow().segment_bytes).next_multiple_of(BLOCK);
-        let end = (segment.allocated.get() + ahead.step).min(segment_end).max(needed);
+        let end = (allocated + ahead.step).next_multiple_of(BLOCK).min(segment_end).max(needed);
         let mut result = file.preallocate(end).await.map(|()| end);
         if result.as_ref().is_err_and(is_no_space) && end > needed {
             result = file.preallocate(needed).await.map(|()| needed);
@@ -485,12 +488,15 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahea
         match result {
             Ok(allocated) => {
                 log.set_full(false);
-                if ahead.is_prewriting
-                    && let Err(error) = prewrite(&log, &segment, &file, allocated).await
-                {
-                    log.fail(format!("write zeroes {}: {error}", log.file_name(&segment)));
+                let prewritten =
+                    if ahead.is_prewriting { prewrite(&log, &segment, &file, allocated).await } else { Ok(()) };
+                match prewritten {
+                    // A file system that takes new space for every write: what is appended there will meet it.
+                    Err(error) if !is_no_space(&error) => {
+                        log.fail(format!("write zeroes {}: {error}", log.file_name(&segment)));
+                    }
+                    _ => segment.allocated.set(allocated),
                 }
-                segment.allocated.set(allocated);
             }
             Err(error) if is_no_space(&error) => {
                 log.set_full(true);
@@ -503,10 +509,16 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahea
 }
 
 /// Writes zeroes from the end of the blocks in use to `end`. Appends follow piece by piece: no write of theirs meets one of
-/// these. Leaves the rest as it is when more is pending than there is room for, or the segment takes no more.
+/// these. Leaves the rest as it is when more is pending than there is room for, the segment takes no more, or another log of
+/// the shard is at it: many at once would hold much memory and keep appends from the device.
 async fn prewrite(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end: u64) -> io::Result<()> {
+    if !log.shared().prewrites.is_free() {
+        return Ok(());
+    }
+    let _only_one = log.shared().prewrites.acquire().await;
     let mut buffer = AlignedBuf::new(0);
     loop {
+        let _permit = log.shared().writes.acquire().await;
         let position = segment.allocated.get().next_multiple_of(BLOCK);
         let room = position.saturating_sub(segment.written.get());
         let is_wanted = segment.phase.get() == Phase::Active && !log.is_offline() && !log.appender.is_stopping.get();
@@ -518,7 +530,6 @@ async fn prewrite(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, end: 
             buffer = AlignedBuf::new(bytes);
             buffer.as_mut_slice().fill(0);
         }
-        let _permit = log.shared().writes.acquire().await;
         buffer = file.write(buffer, position).await?;
         log.shared().count(|stats| stats.prewritten_bytes += bytes as u64);
         segment.allocated.set(position + bytes as u64);

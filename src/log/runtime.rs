@@ -32,6 +32,8 @@ pub struct LogRuntime(pub(crate) Rc<Shared>);
 pub(crate) struct Shared {
     pub(crate) tail: TailBudget,
     pub(crate) writes: Permits,
+    /// One log at a time writes zeroes ahead.
+    pub(crate) prewrites: Permits,
     pub(crate) syncs: Permits,
     pub(crate) chunks: ReadCache,
     open: RefCell<VecDeque<Rc<Segment>>>,
@@ -45,6 +47,7 @@ impl LogRuntime {
         Self(Rc::new(Shared {
             tail: TailBudget::new(tail_cache_bytes),
             writes: Permits::new(WRITES_IN_FLIGHT_MAX),
+            prewrites: Permits::new(1),
             syncs: Permits::new(SYNCS_IN_FLIGHT_MAX),
             chunks: ReadCache::default(),
             open: RefCell::default(),

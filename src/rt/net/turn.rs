@@ -315,6 +315,10 @@ async fn yield_to_tasks() -> bool {
 impl Drop for Turner {
     fn drop(&mut self) {
         self.serve_ring(Served::No);
+        // Whoever waits for an operation in it, perhaps to close a log, is woken now or never.
+        if let Some(ring) = &self.net.current.ring {
+            ring.drain();
+        }
         self.net.current.pulse.set_parked(true);
         self.net.close_all();
     }
