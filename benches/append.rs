@@ -30,6 +30,7 @@ fn settings() -> LogSettings {
         producer_expiry: Duration::from_secs(86_400),
         flush_interval: Duration::from_secs(1),
         preallocate_bytes: 32 << 20,
+        prewrite_bytes_max: 0,
     }
 }
 

@@ -115,10 +115,13 @@ impl Network {
 
     /// Until the topic exists and each partition has a leader. Errors: the broker's last word, where it is final or time is up.
     pub(crate) async fn topic_ready(&self, topic: &str, deadline: Duration) -> Result<(), ClientError> {
-        let (end, mut failures) = (Instant::now() + deadline, 0);
+        let (end, mut failures, mut said) = (Instant::now() + deadline, 0, None);
+        let refused = |code| ClientError::broker(format_args!("topic {topic}"), code, None);
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            self.metadata_for(&[topic], left).await?;
+            if let Err(error) = self.metadata_for(&[topic], left).await {
+                return Err(said.map_or(error, refused));
+            }
             let verdict = {
                 let cluster = self.cluster();
                 match cluster.topic(topic) {
@@ -134,8 +137,9 @@ impl Network {
             failures += 1;
             let wait = self.retry_backoff(failures);
             if !code.retriable() || Instant::now() + wait >= end {
-                return Err(ClientError::broker(format_args!("topic {topic}"), code, None));
+                return Err(refused(code));
             }
+            said = Some(code);
             tokio::time::sleep(wait).await;
             self.invalidate(topic);
         }

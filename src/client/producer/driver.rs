@@ -361,7 +361,8 @@ impl Driver {
     /// Until something final is known of a topic, or the wish has ended.
     async fn ask(self: Rc<Self>, wish: Asked) {
         let Asked { topic, deadline, tell } = wish;
-        let mut failures = 0;
+        // What the brokers last said is worth more than that the time was up for asking once more.
+        let (mut failures, mut said): (_, Option<Box<str>>) = (0, None);
         let outcome = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let why: Box<str> = match self.network.metadata_for(&[&topic], left).await {
@@ -377,13 +378,14 @@ impl Driver {
                     }
                 }
                 Err(ClientError::TimedOut { last: Some(last), .. }) => break Err(last.to_string().into()),
-                Err(error) => break Err(error.to_string().into()),
+                Err(error) => break Err(said.unwrap_or_else(|| error.to_string().into())),
             };
             failures += 1;
             let wait = self.network.retry_backoff(failures);
             if Instant::now() + wait >= deadline || self.shared.lock().closing.is_some() {
                 break Err(why);
             }
+            said = Some(why);
             tokio::time::sleep(wait).await;
             self.network.invalidate(&topic);
         };
