@@ -14,8 +14,8 @@
 //! batch written before lies in sectors of which old and new agree in all of its bytes, because the new block begins with
 //! the old one's bytes and differs only after them. Two things make "old" unique: only one write that touches a block is in
 //! flight at a time (the next write begins on the block where the previous one ended only after that completed: the head
-//! chain), and nothing but appends writes below the allocated end. When much is pending, a write ends on a block boundary instead; then
-//! the next one touches none of its blocks and may overlap it.
+//! chain), and nothing but appends writes below the allocated end. When much is pending, a write ends on a block boundary
+//! instead; then the next one touches none of its blocks and may overlap it.
 //!
 //! **A full device.** Blocks are allocated ahead (in steps that double from 128 KiB, so a small log stays small), and
 //! allocation is the only thing that can meet ENOSPC. From then on only appends are taken that fit the blocks there are;
@@ -52,7 +52,7 @@ const WRITES_IN_FLIGHT_MAX: usize = 2;
 const ALLOCATION_FIRST_BYTES: u64 = 128 << 10;
 /// The longest step of zeroes.
 const PREWRITE_STEP_BYTES_MAX: u64 = 1 << 20;
-/// One write of zeroes: long enough to cost little, short enough not to hold up an append.
+/// One write of zeroes: long enough to cost little; an append waits for one at most.
 const PREWRITE_BYTES: usize = 256 << 10;
 /// How often a full device is asked again.
 const NO_SPACE_RETRY: Duration = Duration::from_secs(1);

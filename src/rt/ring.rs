@@ -92,7 +92,7 @@ impl Ring {
         }
     }
 
-    /// Queues a write of all of `bytes`, which `keeps` owns. `None`: nobody serves the ring.
+    /// Queues a write of all of `bytes`, which `keeps` owns. `None`: nobody serves the ring, or it is full.
     pub(super) fn write(
         self: &Rc<Self>,
         file: BorrowedFd<'_>,
@@ -105,7 +105,7 @@ impl Ring {
         self.begin(write.build(), keeps)
     }
 
-    /// Queues an fdatasync. `None`: nobody serves the ring.
+    /// Queues an fdatasync. `None` as above.
     pub(super) fn sync_data(self: &Rc<Self>, file: BorrowedFd<'_>, keeps: Keeps) -> Option<InFlight> {
         self.begin(opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build(), keeps)
     }
@@ -169,11 +169,17 @@ impl Ring {
     /// Takes what the kernel has finished, and wakes who waits for it. Returns whether there was any.
     pub(super) fn reap(&self) -> bool {
         let mut found = false;
-        loop {
-            let Some(done) = self.uring.borrow_mut().completion().next() else { return found };
+        while let Some((key, result)) = self.next_completion() {
             found = true;
-            self.complete(done.user_data(), outcome(done.result()));
+            self.complete(key, result);
         }
+        found
+    }
+
+    fn next_completion(&self) -> Option<(u64, rustix::io::Result<usize>)> {
+        let done = self.uring.borrow_mut().completion().next()?;
+        let result = usize::try_from(done.result()).map_err(|_| Errno::from_raw_os_error(-done.result()));
+        Some((done.user_data(), result))
     }
 
     fn complete(&self, key: u64, result: rustix::io::Result<usize>) {
@@ -208,15 +214,13 @@ impl Ring {
         // A send with DONTWAIT is finished, one way or the other, by the call that submits it.
         while waiting > 0 {
             self.enter(1);
-            loop {
-                let Some(done) = self.uring.borrow_mut().completion().next() else { break };
-                let result = outcome(done.result());
-                if done.user_data() & SEND == 0 {
-                    self.complete(done.user_data(), result);
+            while let Some((key, result)) = self.next_completion() {
+                if key & SEND == 0 {
+                    self.complete(key, result);
                     continue;
                 }
                 waiting -= 1;
-                let number = usize::try_from(done.user_data() & !SEND).expect("the number of a slice");
+                let number = usize::try_from(key & !SEND).expect("the number of a slice");
                 results[number] = Some(result);
             }
         }
@@ -235,10 +239,6 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.drain();
     }
-}
-
-fn outcome(result: i32) -> rustix::io::Result<usize> {
-    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
 /// A file operation; resolves to the bytes it moved. Dropped before, the operation may or may not happen.

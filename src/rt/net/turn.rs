@@ -1,10 +1,11 @@
 //! Shell. The net task: waits, wakes, lets tasks run, sends, and gives glommio its turns.
 //!
-//! Owns the order of one turn. One turn: epoll → wake the tasks concerned → inboxes → the tasks run (they stand behind the
-//! net task in the same queue, so yielding runs them all) → one send per connection with answers → a full turn for glommio
-//! if it is owed one → linger or park.
+//! Owns the order of one turn. One turn: epoll → wake the tasks concerned, and those whose file operations are done → inboxes
+//! → the tasks run (they stand behind the net task in the same queue, so yielding runs them all) → one send per connection
+//! with answers, single slices all in one call → file operations go to the kernel → a full turn for glommio if it is owed
+//! one → linger or park.
 //! Always: it sleeps only after it has announced so, looked at every inbox once more and seen no task of its queue run; a
-//! lingering or parked shard is woken by sockets, by glommio's rings, by its bell, by tasks of its own, by the watchdog.
+//! lingering or parked shard is woken by sockets, by its rings, by its bell, by tasks of its own, by the watchdog.
 //!
 //! Non-obvious. glommio submits and reaps I/O only when its run queue empties or its 1 ms preempt timer fires, and the net
 //! task always runs: without *full turns* an append waits 1 ms to be submitted and 1 ms to be reaped. Every preempt timer
