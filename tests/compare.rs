@@ -144,6 +144,44 @@ fn an_interrupted_comparison_reports_what_it_has_and_can_be_gone_on_with() {
 }
 
 #[test]
+fn a_quiet_load_is_measured_alone_and_beside_noise_and_a_soak_deletes_what_is_old() {
+    let place = place();
+    let more = ["--preset", "full", "--workload", "W18,W21", "--soak", "8s", "--out", "compare.json"];
+    let (code, out, err) = run(&compare(&[&more[..], &["--html", "report.html"]].concat()), place.path());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("W21 noisy neighbour") && out.contains("W18 soak with deletion"), "{out}");
+    assert!(err.contains("pair 1 of 1: a under W18") || err.contains("W18          a"), "{err}");
+    let text = std::fs::read_to_string(place.path().join("compare.json")).expect("the report");
+    let report: Value = serde_json::from_str(&text).expect("it is JSON");
+    let cell = |key: &str| {
+        let cells = report["cells"].as_array().expect("cells");
+        cells.iter().find(|cell| cell["key"] == key).unwrap_or_else(|| panic!("no {key}: {out}"))
+    };
+    let turns = |key: &str| cell(key)["measurements"].as_array().expect("turns").clone();
+    let positive = |one: &Value, number: &str| {
+        one["numbers"][number].as_f64().filter(|value| *value > 0.0).unwrap_or_else(|| panic!("no {number}: {one}"))
+    };
+    assert_eq!((turns("W21").len(), turns("W18").len()), (4, 2), "two pairs, and one of the soak");
+    for one in turns("W21") {
+        let inflation = positive(&one, "p99_us") / positive(&one, "p99_alone_us");
+        assert!((positive(&one, "p99_beside_noise_over_alone") - inflation).abs() < 1e-9, "{one}");
+        assert!(positive(&one, "noise_bytes_per_second") > 1e6, "{one}");
+    }
+    let command = cell("W21")["commands"][0].as_str().expect("how").to_owned();
+    assert!(command.contains("--prebuilt") && command.contains(" &\nringlog bench e2e"), "{command}");
+    for one in turns("W18") {
+        assert!(one["course"].as_array().is_some_and(|course| course.len() >= 6), "{one}");
+        for number in ["p99_end_over_beginning", "p99_after_deletion_over_before", "rss_end_over_beginning"] {
+            positive(&one, number);
+        }
+    }
+    assert!(cell("W18")["commands"][0].as_str().is_some_and(|command| command.contains("retention.bytes=")));
+    assert!(!report["not_covered"].to_string().contains("W18"), "it was covered");
+    let page = std::fs::read_to_string(place.path().join("report.html")).expect("the page");
+    assert!(page.contains("id=\"soak-latency\"") && page.contains("id=\"soak-memory\""));
+}
+
+#[test]
 fn what_cannot_be_compared_is_told_in_one_line() {
     let place = place();
     for (arguments, code, part) in [
@@ -155,6 +193,7 @@ fn what_cannot_be_compared_is_told_in_one_line() {
             "nothing is left",
         ),
         (&["compare", "--workload", "W99"], 2, "W99"),
+        (&["compare", "--workload", "W18"], 2, "--soak 2h"),
         (&["compare", "--target", "a=ringlog:/nowhere/ringlog", "--target", "b=127.0.0.1:1"], 1, "/nowhere/ringlog"),
         (&["compare", "--target", "k=kafka:/nowhere/kafka"], 1, "kafka"),
         (&["compare", "--target", "k=@missing.json"], 1, "missing.json"),

@@ -246,15 +246,15 @@ pub fn client_bound(generator: &GeneratorFacts, results: &Results) -> Vec<String
             generator.threads
         ));
     }
-    if let Some(slip) = &results.slip_us
-        && slip.p99 > SLIP_MAX_US
-    {
-        reasons.push(format!(
-            "Client-bound: the generator itself was late, by {} for one record in a hundred.",
-            units::micros(slip.p99 as f64)
-        ));
-    }
+    reasons.extend(late(results));
     reasons
+}
+
+/// Whether the generator came late to its own records, and by how much.
+pub fn late(results: &Results) -> Option<String> {
+    let slip = results.slip_us.as_ref().filter(|slip| slip.p99 > SLIP_MAX_US)?;
+    let by = units::micros(slip.p99 as f64);
+    Some(format!("Client-bound: the generator itself was late, by {by} for one record in a hundred."))
 }
 
 fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> Verdict {

@@ -22,7 +22,7 @@ use crate::compare::presets::Preset;
 use crate::compare::report::{Comparison, State};
 use crate::compare::run::{Event, Layout, Outcome, Settings, estimate, run as compare};
 use crate::compare::verdict::{PAIRS_MIN, shown};
-use crate::compare::{html, targets};
+use crate::compare::{html, soak, targets};
 
 /// A target lost records.
 const EXIT_VERDICT: u8 = 6;
@@ -37,6 +37,8 @@ Examples:
   ringlog compare --target new=ringlog --target old=ringlog:/opt/old/ringlog
   ringlog compare --target a=ringlog --target b=ringlog,override=engine.shards=1 --workload W2,W4
   ringlog compare --target kafka=@compare.json              without Java: against a recorded run
+  ringlog compare --preset full --workload W21              how a quiet load fares beside a noisy one
+  ringlog compare --workload W18 --soak 2h                  drift of latency and memory while old segments are deleted
   ringlog compare --resume --html report.html               goes on after an interruption
 
 Both get the same client, the same settings and the same promise: what survives a killed broker (`written` here, the
@@ -85,6 +87,9 @@ pub(super) struct CompareArgs {
     /// Load on each target before anything is measured [default: 6s, standard: 60s, full: 90s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
     warm: Option<Duration>,
+    /// Add a soak of this length (W18): one pair of it, after all others
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
+    soak: Option<Duration>,
     /// shared, pinned (brokers on half of the cores, the client on the others), or both, one after the other
     #[arg(long, value_name = "CORES", default_value = "shared", value_parser = ["shared", "pinned", "both"], help_heading = "Measuring")]
     layout: String,
@@ -169,6 +174,10 @@ fn settings(args: &CompareArgs) -> Result<Settings, Failure> {
     pacing.warm = args.warm.unwrap_or(pacing.warm);
     if pacing.duration < Duration::from_millis(100) || pacing.duration > Duration::from_secs(3600) {
         return Err(wrong("--duration lies between 100ms and 1h".to_owned()));
+    }
+    pacing.soak = args.soak;
+    if args.soak.is_some_and(|length| length < soak::LENGTH_MIN || length > soak::LENGTH_MAX) {
+        return Err(wrong("--soak lies between 6s and 7d".to_owned()));
     }
     Ok(Settings {
         targets: targets::pair(args.kafka.as_deref(), &args.targets).map_err(wrong)?,
@@ -402,6 +411,7 @@ mod tests {
         for words in [
             &["--target", "nonsense"][..],
             &["--duration", "1ms"],
+            &["--soak", "1s"],
             &["--kafka", "auto", "--target", "a=h:1", "--target", "b=h:2"],
         ] {
             assert!(matches!(settings(&call(words)), Err(Failure::Told(2))), "{words:?}");

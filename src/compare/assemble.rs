@@ -4,7 +4,7 @@
 //! one whose targets promise different things is crossed, and says so; latency histograms are added, never averaged.
 
 use super::metric::Metric;
-use super::presets::Cell;
+use super::presets::{Cell, Shape};
 use super::report::{CellReport, Measurement, State};
 use super::verdict;
 use crate::bench::recorder::{decode, encode};
@@ -69,6 +69,11 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
         if let Some(first) = errors.first() {
             notes.push(format!("{}: {} turn(s) without numbers: {first}", names[target], errors.len()));
         }
+    }
+    if cell.shape == Shape::Soak {
+        notes.push(
+            "A soak is one pair: it shows how each target held out, and no difference is claimed from it.".to_owned(),
+        );
     }
     if known.recorded {
         notes.push("One side is recorded: the pairs were not measured back to back, so what changed on the host between the two days is in the ratios.".to_owned());

@@ -1,11 +1,12 @@
-//! The figures of a comparison: ratios, throughput against latency, percentiles laid over each other, cost by request size.
+//! The figures of a comparison: ratios, throughput against latency, percentiles laid over each other, cost by request size, the
+//! course of a soak.
 //!
 //! Pure. Owns the choice of figures and their words. Does not own drawing (`bench::svg`, `bench::plots`) or the page (`html`).
 //! Always true: a figure appears only when there is what it shows; a cell that may not be quoted is in none of them.
 
 use super::metric::{BYTES_PER_REQUEST, Metric};
 use super::presets::floor_ms_per_mb;
-use super::report::{CellReport, Comparison, State};
+use super::report::{CellReport, Comparison, State, Stretch};
 use super::verdict::{Finding, PAIRS_MIN, shown};
 use crate::bench::figures::{Figure, Table};
 use crate::bench::plots::{ForestRow, forest};
@@ -51,6 +52,7 @@ pub(super) fn all(comparison: &Comparison) -> Vec<Figure> {
     for layout in layouts(comparison) {
         figures.extend(load_curve(comparison, &layout));
         figures.extend(cost_by_size(comparison, &layout));
+        figures.extend(courses(comparison, &layout));
     }
     figures.extend(
         quotable(comparison)
@@ -70,7 +72,20 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
         (
             "ratio-latency",
             "Latency",
-            |metric| matches!(metric, Metric::P50 | Metric::P99 | Metric::P999 | Metric::Seconds | Metric::Outage),
+            |metric| {
+                matches!(
+                    metric,
+                    Metric::P50
+                        | Metric::P99
+                        | Metric::P999
+                        | Metric::Seconds
+                        | Metric::Outage
+                        | Metric::NoiseInflation
+                        | Metric::P99Alone
+                        | Metric::DeletionStep
+                        | Metric::LatencyDrift
+                )
+            },
             format!("{first} less"),
             format!("{second} less"),
         ),
@@ -93,7 +108,9 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
         (
             "ratio-rest",
             "Memory, switches, bytes to the device",
-            |metric| matches!(metric, Metric::Rss | Metric::Switches | Metric::WriteAmplification),
+            |metric| {
+                matches!(metric, Metric::Rss | Metric::MemoryDrift | Metric::Switches | Metric::WriteAmplification)
+            },
             format!("{first} less"),
             format!("{second} less"),
         ),
@@ -122,7 +139,7 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                 if (finding.pairs as usize) < PAIRS_MIN || finding.word == "client-bound" {
                     continue;
                 }
-                let short = format!("{}: {}", cell_short(comparison, cell), metric_short(metric));
+                let short = format!("{}: {}", cell_short(comparison, cell), metric.short());
                 rows.push(ForestRow { name: short, ratio, more_is_better: metric.more_is_better() });
             }
         }
@@ -141,28 +158,6 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
 
 fn cell_short(comparison: &Comparison, cell: &CellReport) -> String {
     if comparison.layouts.len() > 1 { format!("{} ({})", cell.key, cell.layout) } else { cell.key.clone() }
-}
-
-fn metric_short(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Records => "records/s",
-        Metric::Bytes => "MB/s",
-        Metric::Egress => "MB/s delivered",
-        Metric::Requests => "requests/s",
-        Metric::P50 => "p50",
-        Metric::P99 => "p99",
-        Metric::P999 => "p99.9",
-        Metric::CpuPerMb => "CPU per MB",
-        Metric::SystemCpuPerMb => "machine per MB",
-        Metric::CpuPerRequest => "CPU per request",
-        Metric::CpuPerThousand => "CPU per 1,000",
-        Metric::CpuShare => "cores busy",
-        Metric::Rss => "memory",
-        Metric::WriteAmplification => "bytes to device",
-        Metric::Switches => "switches",
-        Metric::Seconds => "start",
-        Metric::Outage => "outage",
-    }
 }
 
 fn medians(cell: &CellReport, metric: Metric) -> Option<[f64; 2]> {
@@ -282,6 +277,51 @@ fn cost_by_size(comparison: &Comparison, layout: &str) -> Option<Figure> {
     })
 }
 
+/// `1:05:00`, `5:00`.
+fn clock_time(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// Latency and memory of a soak over its time.
+fn courses(comparison: &Comparison, layout: &str) -> Vec<Figure> {
+    type Of = fn(&Stretch) -> Option<f64>;
+    let sorts: [(&str, &str, Axis, Metric, Of); 2] = [
+        ("soak-latency", "p99 over a soak", Axis::log("p99 latency", units::micros), Metric::P99, |at| at.p99_us),
+        ("soak-memory", "Memory over a soak", Axis::linear("resident memory", units::bytes), Metric::Rss, |at| {
+            at.rss_bytes
+        }),
+    ];
+    let Some(cell) = quotable(comparison)
+        .find(|cell| cell.layout == layout && cell.measurements.iter().any(|one| !one.course.is_empty()))
+    else {
+        return Vec::new();
+    };
+    let mut figures = Vec::new();
+    for (id, words, axis, metric, of) in sorts {
+        let mut chart = Chart::new(words, Axis::linear("time", clock_time), axis);
+        let mut table = Table::new(&["target", "until", words]);
+        for one in &cell.measurements {
+            let points: Vec<(f64, f64)> = one.course.iter().filter_map(|at| Some((at.seconds, of(at)?))).collect();
+            for (seconds, value) in &points {
+                let name = comparison.name(one.target).to_owned();
+                table.row(vec![name, clock_time(*seconds), shown(metric, *value)]);
+            }
+            if !points.is_empty() {
+                chart.lines.push(Line::new(comparison.name(one.target), one.target, points));
+            }
+        }
+        if chart.lines.is_empty() {
+            continue;
+        }
+        let (suffix, title) = of_layout(comparison, layout, words);
+        let caption = format!("{}. One point a stretch.", cell.load);
+        figures.push(Figure { id: format!("{id}{suffix}"), title, caption, svg: chart.to_svg(), table });
+    }
+    figures
+}
+
 fn percentiles(comparison: &Comparison, cell: &CellReport) -> Option<Figure> {
     const TICKS: [(&str, f64); 7] = [
         ("50 %", 2.0),
@@ -350,7 +390,7 @@ fn every_pair(comparison: &Comparison) -> Option<Figure> {
             ];
             for place in 0..3 {
                 let number = metrics.get(place).and_then(|metric| {
-                    Some(format!("{} {}", metric_short(*metric), shown(*metric, one.number(metric.key())?)))
+                    Some(format!("{} {}", metric.short(), shown(*metric, one.number(metric.key())?)))
                 });
                 let missing =
                     if place == 0 { one.error.lines().next().unwrap_or_default().to_owned() } else { String::new() };

@@ -296,8 +296,10 @@ mod tests {
     use crate::bench::report::Ceilings;
     use crate::compare::assemble::{Known, cell_report};
     use crate::compare::metric::BYTES_PER_REQUEST;
-    use crate::compare::presets::{Preset, cells};
-    use crate::compare::report::{Measurement, SCHEMA_VERSION, TargetFacts};
+    use std::time::Duration;
+
+    use crate::compare::presets::{Pacing, Preset, Shape, cells};
+    use crate::compare::report::{Measurement, SCHEMA_VERSION, Stretch, TargetFacts};
 
     pub(in crate::compare) fn example() -> Comparison {
         let mut random = fastrand::Rng::with_seed(3);
@@ -316,12 +318,13 @@ mod tests {
             targets: vec![target("ringlog", "ringlog"), target("kafka", "kafka")],
             ceilings: vec![Ceilings { disk_write_bytes_per_second: 5e8, ..Ceilings::default() }],
             notes: vec!["A note.".to_owned()],
-            not_covered: vec!["W18: too long.".to_owned()],
+            not_covered: vec!["W22: another command.".to_owned()],
             ..Comparison::default()
         };
-        for (place, cell) in cells(Preset::Standard, &Preset::Standard.pacing(), 1).into_iter().enumerate() {
+        let pacing = Pacing { soak: Some(Duration::from_secs(7200)), ..Preset::Full.pacing() };
+        for (place, cell) in cells(Preset::Full, &pacing, 1).into_iter().enumerate() {
             let mut turns = Vec::new();
-            for pair in 0..5 {
+            for pair in 0..cell.pairs.min(5) {
                 for target in 0..2 {
                     let mut latency = histogram();
                     (0..2000).for_each(|_| {
@@ -334,6 +337,15 @@ mod tests {
                             metric.key().to_owned(),
                             (100.0 + place as f64) * (1.0 + target as f64) * (0.95 + 0.1 * random.f64()),
                         );
+                    }
+                    if cell.shape == Shape::Soak {
+                        one.course = (1..=24)
+                            .map(|at| Stretch {
+                                seconds: f64::from(at) * 300.0,
+                                p99_us: Some(700.0 + f64::from(at)),
+                                rss_bytes: Some(9e8),
+                            })
+                            .collect();
                     }
                     one.numbers.insert(BYTES_PER_REQUEST.to_owned(), 1000.0 * (1 + place) as f64);
                     turns.push(one);
@@ -368,6 +380,9 @@ mod tests {
             "load",
             "cost-by-size",
             "percentiles-shared-w4",
+            "percentiles-shared-w21",
+            "soak-latency",
+            "soak-memory",
             "pairs",
             "notes",
             "not-covered",
@@ -378,6 +393,10 @@ mod tests {
         }
         assert!(page.contains("ringlog is the stricter one") && page.contains("floor: 9,000 cycles"));
         assert!(!page.contains("NaN") && !page.contains("inf×"));
+        // The words of a soak: no verdict from its one pair, its course by the clock.
+        assert!(
+            page.contains("A soak is one pair") && page.contains("<td>1:40:00</td>") && page.contains("too few pairs")
+        );
     }
 
     #[test]

@@ -6,129 +6,109 @@
 use super::report::Measurement;
 use crate::bench::report::{Percentiles, Run};
 
-/// A number of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Records acknowledged (read, where reading is measured) per second.
-    Records,
-    /// Their bytes per second.
-    Bytes,
-    /// Bytes delivered to consumers per second.
-    Egress,
-    /// Requests per second.
-    Requests,
-    /// Half of the records waited no longer, microseconds.
-    P50,
-    /// 99 %.
-    P99,
-    /// 99.9 %.
-    P999,
-    /// The broker's own processor time per megabyte.
-    CpuPerMb,
-    /// The machine's processor time less the client's, write-back included, per megabyte.
-    SystemCpuPerMb,
-    /// The broker's processor time per produce request.
-    CpuPerRequest,
-    /// The broker's processor time per thousand records.
-    CpuPerThousand,
-    /// Cores the broker keeps busy.
-    CpuShare,
-    /// Resident memory.
-    Rss,
-    /// Bytes the device wrote per byte acknowledged.
-    WriteAmplification,
-    /// Context switches per second.
-    Switches,
-    /// From the start of the process to the first acknowledged record, seconds.
-    Seconds,
-    /// The longest a record waited while the broker was killed and started again, seconds.
-    Outage,
+/// The table of numbers: what each is, its name in files, for people, and where there is little room.
+macro_rules! metrics {
+    ($($(#[doc = $what:literal])+ $metric:ident = $key:literal, $name:literal, $short:literal;)+) => {
+        /// A number of a turn.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Metric {
+            $($(#[doc = $what])+ $metric,)+
+        }
+
+        impl Metric {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$metric),+];
+
+            /// In files.
+            pub const fn key(self) -> &'static str {
+                match self {
+                    $(Self::$metric => $key,)+
+                }
+            }
+
+            /// For people.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$metric => $name,)+
+                }
+            }
+
+            /// In figures.
+            pub const fn short(self) -> &'static str {
+                match self {
+                    $(Self::$metric => $short,)+
+                }
+            }
+        }
+    };
 }
 
-use Metric::{
-    Bytes, CpuPerMb, CpuPerRequest, CpuPerThousand, CpuShare, Egress, Outage, P50, P99, P999, Records, Requests, Rss,
-    Seconds, Switches, SystemCpuPerMb, WriteAmplification,
-};
+metrics! {
+    /// Records acknowledged (read, where reading is measured) per second.
+    Records = "records_per_second", "records per second", "records/s";
+    /// Their bytes per second.
+    Bytes = "bytes_per_second", "bytes per second", "MB/s";
+    /// Bytes delivered to consumers per second.
+    Egress = "consumed_bytes_per_second", "bytes delivered per second", "MB/s delivered";
+    /// Requests per second.
+    Requests = "requests_per_second", "requests per second", "requests/s";
+    /// Half of the records waited no longer, microseconds.
+    P50 = "p50_us", "p50 latency", "p50";
+    /// 99 %.
+    P99 = "p99_us", "p99 latency", "p99";
+    /// 99.9 %.
+    P999 = "p999_us", "p99.9 latency", "p99.9";
+    /// The broker's own processor time per megabyte.
+    CpuPerMb = "cpu_ms_per_mb", "broker CPU per MB", "CPU per MB";
+    /// The machine's processor time less the client's, write-back included, per megabyte.
+    SystemCpuPerMb = "system_cpu_ms_per_mb", "machine CPU per MB", "machine per MB";
+    /// The broker's processor time per produce request.
+    CpuPerRequest = "cpu_us_per_request", "broker CPU per request", "CPU per request";
+    /// The broker's processor time per thousand records.
+    CpuPerThousand = "cpu_ms_per_1000_records", "broker CPU per 1,000 records", "CPU per 1,000";
+    /// Cores the broker keeps busy.
+    CpuShare = "cores_busy", "processor share", "cores busy";
+    /// Resident memory.
+    Rss = "rss_bytes", "resident memory", "memory";
+    /// Bytes the device wrote per byte acknowledged.
+    WriteAmplification = "write_amplification", "write amplification", "bytes to device";
+    /// Context switches per second.
+    Switches = "context_switches_per_second", "context switches", "switches";
+    /// From the start of the process to the first acknowledged record, seconds.
+    Seconds = "start_seconds", "time to the first acknowledgement", "start";
+    /// The longest a record waited while the broker was killed and started again, seconds.
+    Outage = "outage_seconds", "outage after kill -9", "outage";
+    /// p99 beside a noisy neighbour over p99 alone.
+    NoiseInflation = "p99_beside_noise_over_alone", "p99 beside the noise over alone", "p99 beside/alone";
+    /// p99 of a load before it gets a neighbour, microseconds.
+    P99Alone = "p99_alone_us", "p99 latency alone", "p99 alone";
+    /// Bytes per second the noisy neighbour gets through.
+    NoiseBytes = "noise_bytes_per_second", "bytes per second of the noise", "MB/s of noise";
+    /// p99 of a soak just after deletion began over p99 before it.
+    DeletionStep = "p99_after_deletion_over_before", "p99 once deletion began over before", "p99 at deletion";
+    /// p99 at the end of a soak over p99 before deletion began.
+    LatencyDrift = "p99_end_over_beginning", "p99 at the end over the beginning", "p99 end/beginning";
+    /// Resident memory at the end of a soak over that when deletion began.
+    MemoryDrift = "rss_end_over_beginning", "memory at the end over the beginning", "memory end/beginning";
+}
 
 impl Metric {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Records,
-        Bytes,
-        Egress,
-        Requests,
-        P50,
-        P99,
-        P999,
-        CpuPerMb,
-        SystemCpuPerMb,
-        CpuPerRequest,
-        CpuPerThousand,
-        CpuShare,
-        Rss,
-        WriteAmplification,
-        Switches,
-        Seconds,
-        Outage,
-    ];
-
-    /// In files.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Records => "records_per_second",
-            Bytes => "bytes_per_second",
-            Egress => "consumed_bytes_per_second",
-            Requests => "requests_per_second",
-            P50 => "p50_us",
-            P99 => "p99_us",
-            P999 => "p999_us",
-            CpuPerMb => "cpu_ms_per_mb",
-            SystemCpuPerMb => "system_cpu_ms_per_mb",
-            CpuPerRequest => "cpu_us_per_request",
-            CpuPerThousand => "cpu_ms_per_1000_records",
-            CpuShare => "cores_busy",
-            Rss => "rss_bytes",
-            WriteAmplification => "write_amplification",
-            Switches => "context_switches_per_second",
-            Seconds => "start_seconds",
-            Outage => "outage_seconds",
-        }
-    }
-
     /// From [`Metric::key`].
     pub fn from_key(key: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|metric| metric.key() == key)
-    }
-
-    /// For people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Records => "records per second",
-            Bytes => "bytes per second",
-            Egress => "bytes delivered per second",
-            Requests => "requests per second",
-            P50 => "p50 latency",
-            P99 => "p99 latency",
-            P999 => "p99.9 latency",
-            CpuPerMb => "broker CPU per MB",
-            SystemCpuPerMb => "machine CPU per MB",
-            CpuPerRequest => "broker CPU per request",
-            CpuPerThousand => "broker CPU per 1,000 records",
-            CpuShare => "processor share",
-            Rss => "resident memory",
-            WriteAmplification => "write amplification",
-            Switches => "context switches",
-            Seconds => "time to the first acknowledgement",
-            Outage => "outage after kill -9",
-        }
+        Self::ALL.iter().find(|metric| metric.key() == key).copied()
     }
 
     /// The words of a first target that is better, and of one that is worse.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
-            CpuPerMb | SystemCpuPerMb | CpuPerRequest | CpuPerThousand | CpuShare => ("cheaper", "dearer"),
-            Rss => ("smaller", "larger"),
-            WriteAmplification | Switches => ("fewer", "more"),
+            Self::CpuPerMb | Self::SystemCpuPerMb | Self::CpuPerRequest | Self::CpuPerThousand | Self::CpuShare => {
+                ("cheaper", "dearer")
+            }
+            Self::Rss => ("smaller", "larger"),
+            Self::WriteAmplification | Self::Switches => ("fewer", "more"),
+            Self::NoiseInflation | Self::DeletionStep | Self::LatencyDrift | Self::MemoryDrift => {
+                ("steadier", "less steady")
+            }
             _ => ("faster", "slower"),
         }
     }
@@ -140,7 +120,7 @@ impl Metric {
 
     /// Whether it is a throughput, which a client can be the limit of.
     pub const fn is_rate(self) -> bool {
-        matches!(self, Records | Bytes | Egress | Requests)
+        matches!(self, Self::Records | Self::Bytes | Self::Egress | Self::Requests | Self::NoiseBytes)
     }
 
     /// Where it lies in a run; of those that a run alone does not have, `None`.
@@ -149,25 +129,33 @@ impl Metric {
         let latency = |pick: fn(&Percentiles) -> u64| run.headline_latency().map(|all| pick(all) as f64);
         let positive = |value: f64| (value > 0.0).then_some(value);
         match self {
-            Records => positive(results.records_per_second),
-            Bytes => positive(results.bytes_per_second),
-            Egress => positive(results.consumed_bytes_per_second),
-            Requests => results.requests_per_second,
-            P50 => latency(|all| all.p50),
-            P99 => latency(|all| all.p99),
-            P999 => latency(|all| all.p999),
-            CpuPerMb => run.broker.cpu_ms_per_mb,
-            CpuPerRequest => run.broker.cpu_us_per_request,
-            CpuPerThousand => run.broker.cpu_ms_per_1000_records,
-            CpuShare => run.broker.cores_busy,
-            Rss => run.broker.rss_bytes.map(|bytes| bytes as f64),
-            WriteAmplification => run.broker.write_amplification,
-            Switches => run
+            Self::Records => positive(results.records_per_second),
+            Self::Bytes => positive(results.bytes_per_second),
+            Self::Egress => positive(results.consumed_bytes_per_second),
+            Self::Requests => results.requests_per_second,
+            Self::P50 => latency(|all| all.p50),
+            Self::P99 => latency(|all| all.p99),
+            Self::P999 => latency(|all| all.p999),
+            Self::CpuPerMb => run.broker.cpu_ms_per_mb,
+            Self::CpuPerRequest => run.broker.cpu_us_per_request,
+            Self::CpuPerThousand => run.broker.cpu_ms_per_1000_records,
+            Self::CpuShare => run.broker.cores_busy,
+            Self::Rss => run.broker.rss_bytes.map(|bytes| bytes as f64),
+            Self::WriteAmplification => run.broker.write_amplification,
+            Self::Switches => run
                 .broker
                 .context_switches
                 .filter(|_| results.seconds > 0.0)
                 .map(|count| count as f64 / results.seconds),
-            SystemCpuPerMb | Seconds | Outage => None,
+            Self::SystemCpuPerMb
+            | Self::Seconds
+            | Self::Outage
+            | Self::NoiseInflation
+            | Self::P99Alone
+            | Self::NoiseBytes
+            | Self::DeletionStep
+            | Self::LatencyDrift
+            | Self::MemoryDrift => None,
         }
     }
 }
@@ -256,7 +244,7 @@ mod tests {
     #[test]
     fn every_metric_has_a_key_of_its_own() {
         for metric in Metric::ALL {
-            assert_eq!(Metric::from_key(metric.key()), Some(metric));
+            assert_eq!(Metric::from_key(metric.key()), Some(*metric));
         }
         assert_eq!(Metric::from_key("colour"), None);
     }

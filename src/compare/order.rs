@@ -2,9 +2,25 @@
 //!
 //! Pure: seeded. Owns the order. Always true: the two turns of a pair follow each other directly, the first of them drawn at
 //! random; all workloads have had a pair before any has its next one, so that an interrupted comparison has equally many of
-//! each and a host that slowly changes does so for all; restarts come after every load, since a restarted JVM is cold again.
+//! each and a host that slowly changes does so for all; soaks and restarts come after every load, restarts last, since a
+//! restarted JVM is cold again.
 
 use std::collections::BTreeSet;
+
+/// When a cell is measured; the earlier ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// In rounds with all others, after an unmeasured one.
+    Rounds,
+    /// After all rounds: it takes hours, and who wants to interrupt it has the rest by then.
+    Soak,
+    /// Last: its broker is started again and cold.
+    Restarts,
+}
+
+impl Stage {
+    const ALL: [Self; 3] = [Self::Rounds, Self::Soak, Self::Restarts];
+}
 
 /// One pair to be measured: both targets, one directly after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +42,18 @@ impl Task {
     }
 }
 
-/// Everything to be measured, in order. `restarts[cell]` says whether the cell restarts its broker.
-pub fn tasks(seed: u64, layouts: usize, pairs: u32, restarts: &[bool]) -> Vec<Task> {
+/// Everything to be measured, in order. `cells[cell]` says when a cell is measured, and how many pairs of it.
+pub fn tasks(seed: u64, layouts: usize, cells: &[(Stage, u32)]) -> Vec<Task> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut tasks = Vec::with_capacity(layouts * pairs as usize * restarts.len());
+    let pairs = cells.iter().map(|(_, pairs)| *pairs).max().unwrap_or(0);
+    let mut tasks = Vec::new();
     for layout in 0..layouts {
-        for restarting in [false, true] {
+        for stage in Stage::ALL {
             for pair in 0..pairs {
-                let mut cells: Vec<usize> = (0..restarts.len()).filter(|cell| restarts[*cell] == restarting).collect();
-                random.shuffle(&mut cells);
-                tasks.extend(cells.into_iter().map(|cell| Task { layout, pair, cell, first: random.usize(..2) }));
+                let in_round = |cell: &usize| cells[*cell].0 == stage && pair < cells[*cell].1;
+                let mut round: Vec<usize> = (0..cells.len()).filter(in_round).collect();
+                random.shuffle(&mut round);
+                tasks.extend(round.into_iter().map(|cell| Task { layout, pair, cell, first: random.usize(..2) }));
             }
         }
     }
@@ -53,7 +71,7 @@ mod tests {
 
     #[test]
     fn every_pair_of_every_cell_comes_once_and_rounds_do_not_mix() {
-        let tasks = tasks(7, 2, 5, &[false, true, false]);
+        let tasks = tasks(7, 2, &[(Stage::Rounds, 5), (Stage::Restarts, 5), (Stage::Rounds, 5)]);
         assert_eq!(tasks.len(), 2 * 5 * 3);
         assert_eq!(tasks.iter().map(Task::id).collect::<BTreeSet<_>>().len(), tasks.len());
         for layout in 0..2 {
@@ -65,8 +83,15 @@ mod tests {
     }
 
     #[test]
+    fn a_soak_has_its_own_number_of_pairs_and_comes_between_rounds_and_restarts() {
+        let tasks = tasks(7, 1, &[(Stage::Restarts, 3), (Stage::Soak, 1), (Stage::Rounds, 3)]);
+        let cells: Vec<usize> = tasks.iter().map(|task| task.cell).collect();
+        assert_eq!(cells, [2, 2, 2, 1, 0, 0, 0]);
+    }
+
+    #[test]
     fn the_seed_decides_and_both_targets_go_first_about_as_often() {
-        let of = |seed| tasks(seed, 1, 50, &[false; 8]);
+        let of = |seed| tasks(seed, 1, &[(Stage::Rounds, 50); 8]);
         assert_eq!(of(3), of(3));
         assert_ne!(of(3), of(4));
         let first = of(3).iter().filter(|task| task.first == 0).count();
@@ -75,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_left_out_and_the_rest_keeps_its_order() {
-        let all = tasks(1, 1, 3, &[false, false]);
+        let all = tasks(1, 1, &[(Stage::Rounds, 3); 2]);
         let done: BTreeSet<_> = all[..2].iter().map(Task::id).collect();
         assert_eq!(left(&all, &done), all[2..]);
         assert_eq!(left(&all, &all.iter().map(Task::id).collect()), []);

@@ -1,13 +1,14 @@
 //! Which workloads are compared, and for how long.
 //!
 //! Pure. Owns the catalogue W1–W22 as far as one node goes, and the three presets cut from it. Does not own the addresses
-//! (`run` fills them in). Always true: both targets get the same plan; its acknowledgement class is asked for by name; what
+//! (`run` fills them in), nor how a soak is cut (`soak`). Always true: both targets get the same plan; its acknowledgement class is asked for by name; what
 //! the catalogue has and a preset leaves out is said with the reason.
 //! Source: the benchmark matrix of the method rules; the floor model `c(B) = 9,000 / B + 1` cycles per byte.
 
 use std::time::Duration;
 
 use super::metric::Metric;
+use super::order::Stage;
 use crate::bench::plan::{Kind, Plan, Verify};
 use crate::bench::schedule::{Arrival, Rate};
 use crate::bench::units;
@@ -15,9 +16,16 @@ use crate::bench::workload::{Keys, Payload, Sizes, Workload};
 
 /// The workload that warms brokers up and whose maximum shares of a rate are taken of.
 pub const BASE: &str = "W2";
+/// The soak, which is there when its length was given.
+const SOAK: &str = "W18";
 /// What a producer in a closed loop may have under way: enough to keep sixteen partitions busy, and not the 32 MiB of
 /// `buffer.memory`, whose draining would take longer than a turn and whose queue would be all of the latency.
 const UNDER_WAY_BYTES: u64 = 2 << 20;
+/// Batches of a noisy neighbour: large enough that one connection fills a partition, built beforehand, so that the noise is the
+/// broker's work and hardly the client's.
+const NOISE_BATCH_BYTES: u64 = 65_536;
+/// How many of them it has under way.
+const NOISE_IN_FLIGHT: u32 = 5;
 /// Cycles a request and a byte cost at least, and the clock that turns them into time, by the floor model.
 const FLOOR_CYCLES_PER_REQUEST: f64 = 9000.0;
 const FLOOR_CYCLES_PER_BYTE: f64 = 1.0;
@@ -67,6 +75,7 @@ impl Preset {
             duration: Duration::from_secs(duration),
             warmup: Duration::from_secs(warmup),
             warm: Duration::from_secs(warm),
+            soak: None,
         }
     }
 }
@@ -82,6 +91,8 @@ pub struct Pacing {
     pub warmup: Duration,
     /// Load on each broker before anything is measured, beside one round of every workload.
     pub warm: Duration,
+    /// How long a soak is, where one is asked for.
+    pub soak: Option<Duration>,
 }
 
 /// Which promise an acknowledgement is to have.
@@ -131,12 +142,20 @@ pub enum Shape {
     },
     /// The broker is killed under the plan's load and started again.
     Kill,
+    /// The plan is run alone, then beside [`noise`].
+    Neighbour,
+    /// The plan is run in stretches, on a topic whose old segments are deleted meanwhile.
+    Soak,
 }
 
 impl Shape {
-    /// Whether the broker ends in it: only possible where it was started by the comparison.
-    pub const fn restarts(self) -> bool {
-        matches!(self, Self::ColdStart { .. } | Self::Kill)
+    /// When it is measured. What restarts its broker is only possible where the comparison started it.
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Load | Self::CatchUp { .. } | Self::Idle { .. } | Self::Neighbour => Stage::Rounds,
+            Self::Soak => Stage::Soak,
+            Self::ColdStart { .. } | Self::Kill => Stage::Restarts,
+        }
     }
 }
 
@@ -161,11 +180,33 @@ pub struct Cell {
     pub plan: Plan,
     /// What is compared, the headline first.
     pub metrics: Vec<Metric>,
+    /// How often.
+    pub pairs: u32,
 }
 
 /// A plan as an open loop: so many records per second, however many are under way.
 pub fn at_rate(plan: Plan, rate: f64) -> Plan {
     Plan { rate: Rate::Fixed(rate), outstanding: None, ..plan }
+}
+
+/// The noisy neighbour of a quiet load: one partition of a topic of its own, filled as fast as the broker answers, until it is
+/// told to stop.
+pub fn noise(quiet: &Plan) -> Plan {
+    Plan {
+        kind: Kind::Produce,
+        partitions: 1,
+        producers: 1,
+        rate: Rate::Max,
+        outstanding: None,
+        prebuilt: true,
+        batch_size: NOISE_BATCH_BYTES,
+        in_flight: NOISE_IN_FLIGHT,
+        // It begins before the quiet load and is ended after it.
+        duration: 2 * (quiet.warmup + quiet.duration) + Duration::from_secs(60),
+        warmup: Duration::ZERO,
+        verify: Verify::Off,
+        ..quiet.clone()
+    }
 }
 
 /// The least a produce request of so many bytes can cost, processor milliseconds per megabyte, by the floor model.
@@ -174,20 +215,27 @@ pub fn floor_ms_per_mb(bytes_per_request: f64) -> f64 {
 }
 
 /// Parts of the catalogue that are in none of the presets, or not in this one, and why.
-pub fn not_covered(preset: Preset) -> Vec<String> {
-    let mut all = vec![
-        "W18 (two hours' soak with retention): longer than any preset; run `ringlog bench produce` at 70 % for two hours against each.".to_owned(),
-        "W20's transactional half: this client sends no transactions yet; idempotence is covered.".to_owned(),
-        "W21 (noisy neighbour): needs two loads at once on one broker.".to_owned(),
-        "W22 (sweep of batch.size and linger.ms): that is what `ringlog tune` does.".to_owned(),
-        "Anything with replication: one node has one replica; no claim about clusters follows from these numbers.".to_owned(),
+pub fn not_covered(preset: Preset, pacing: &Pacing) -> Vec<String> {
+    let in_others = match preset {
+        Preset::Quick => Some(
+            "W3, W5, W6, W7, W9, W11, W12, W14, W15, W16, W19 and W20: in --preset standard; W13 and W21 in --preset full.",
+        ),
+        Preset::Standard => Some(
+            "W5 with 10,000 partitions, W12 with 1,000 producers, W13 (cold catch-up), W17 with 1,000 partitions, W21 (noisy neighbour): in --preset full.",
+        ),
+        Preset::Full => None,
+    };
+    let soak = "W18 (soak with deletion): --soak 2h adds one pair of it, of any length, to any preset.";
+    let all = [
+        in_others,
+        pacing.soak.is_none().then_some(soak),
+        Some("W20's transactional half: this client sends no transactions yet; idempotence is covered."),
+        Some("W22 (sweep of batch.size and linger.ms): that is what `ringlog tune` does."),
+        Some(
+            "Anything with replication: one node has one replica; no claim about clusters follows from these numbers.",
+        ),
     ];
-    match preset {
-        Preset::Quick => all.insert(0, "W3, W5, W6, W7, W9, W11 to W16, W19 and W20: in --preset standard.".to_owned()),
-        Preset::Standard => all.insert(0, "W5 with 10,000 partitions, W12 with 1,000 producers, W13 (cold catch-up), W17 with 1,000 partitions: in --preset full.".to_owned()),
-        Preset::Full => {}
-    }
-    all
+    all.into_iter().flatten().map(str::to_owned).collect()
 }
 
 /// The cells of a preset, in the order of the report.
@@ -207,6 +255,12 @@ pub fn cells(preset: Preset, pacing: &Pacing, seed: u64) -> Vec<Cell> {
         catalogue.fans(full);
         catalogue.reading(full);
     }
+    if full {
+        catalogue.neighbour();
+    }
+    if let Some(length) = pacing.soak {
+        catalogue.soak(length);
+    }
     catalogue.restarts(wide, full);
     catalogue.cells
 }
@@ -218,6 +272,9 @@ pub fn only(cells: Vec<Cell>, names: &[String]) -> Result<Vec<Cell>, String> {
     }
     let is = |cell: &Cell, name: &str| cell.workload.eq_ignore_ascii_case(name) || cell.key.eq_ignore_ascii_case(name);
     if let Some(stranger) = names.iter().find(|name| !cells.iter().any(|cell| is(cell, name))) {
+        if stranger.eq_ignore_ascii_case(SOAK) {
+            return Err(format!("{SOAK} takes as long as it is told to: give --soak 2h, or another time"));
+        }
         let keys: Vec<&str> = cells.iter().map(|cell| cell.key.as_str()).collect();
         return Err(format!("`{stranger}` is not in this preset; there are {}", keys.join(", ")));
     }
@@ -230,12 +287,18 @@ pub fn estimate(cells: &[Cell], pacing: &Pacing, layouts: usize) -> Duration {
     // busy cores.
     const AROUND: f64 = 0.6;
     const RESTART: f64 = 5.0;
-    let turn = |cell: &Cell| match cell.shape {
-        Shape::ColdStart { .. } => RESTART,
-        Shape::CatchUp { bytes, .. } => bytes as f64 / 150e6 + AROUND,
-        _ => cell.plan.duration.as_secs_f64() + cell.plan.warmup_seconds() as f64 + AROUND,
+    // A neighbour is noisy for a second or so before the quiet load begins.
+    const NOISE: f64 = 1.5;
+    let turn = |cell: &Cell| {
+        let load = cell.plan.duration.as_secs_f64() + cell.plan.warmup_seconds() as f64;
+        match cell.shape {
+            Shape::ColdStart { .. } => RESTART,
+            Shape::CatchUp { bytes, .. } => bytes as f64 / 150e6 + AROUND,
+            Shape::Neighbour => 2.0 * (load + AROUND) + NOISE,
+            _ => load + AROUND,
+        }
     };
-    let rounds = |cell: &Cell| f64::from(pacing.pairs + u32::from(!cell.shape.restarts()));
+    let rounds = |cell: &Cell| f64::from(cell.pairs + u32::from(cell.shape.stage() == Stage::Rounds));
     let turns: f64 = cells.iter().map(|cell| 2.0 * rounds(cell) * turn(cell)).sum();
     let around = 2.0 * pacing.warm.as_secs_f64() + 12.0 + 2.5 * f64::from(pacing.pairs + 1);
     Duration::from_secs_f64((turns + around) * layouts as f64)
@@ -267,8 +330,8 @@ impl Catalogue {
 
     fn add(&mut self, key: &str, name: &str, load: &str, plan: Plan, metrics: &[Metric]) -> &mut Cell {
         let workload = [
-            "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W19", "W20", "W1", "W2", "W3", "W4", "W5", "W6",
-            "W7", "W8", "W9",
+            "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", SOAK, "W19", "W20", "W21", "W1", "W2", "W3", "W4",
+            "W5", "W6", "W7", "W8", "W9",
         ];
         let workload = workload.into_iter().find(|workload| key.starts_with(workload)).unwrap_or("cost");
         self.cells.push(Cell {
@@ -281,6 +344,7 @@ impl Catalogue {
             share: None,
             plan,
             metrics: metrics.to_vec(),
+            pairs: self.pacing.pairs,
         });
         self.cells.last_mut().expect("one was pushed")
     }
@@ -501,6 +565,38 @@ impl Catalogue {
             Shape::Idle { partitions };
     }
 
+    fn neighbour(&mut self) {
+        let mut plan = self.plan();
+        (plan.kind, plan.partitions, plan.producers, plan.consumers) = (Kind::EndToEnd, 15, 1, 1);
+        (plan.arrival, plan.linger) = (Arrival::Poisson, Duration::ZERO);
+        // So little load finds its pace with its first records.
+        plan.warmup = plan.warmup.min(Duration::from_secs(1));
+        let load = "1 KiB records over 15 partitions, 1 producer, 1 consumer, linger.ms 0, Poisson arrivals at 1 % of the slower target's maximum of W2: first alone, then while another connection fills a partition of another topic with batches of 64 KiB as fast as answers come; latency from the intended send to the consumer's hands";
+        let metrics = [Metric::NoiseInflation, Metric::P99, Metric::P99Alone, Metric::NoiseBytes];
+        let cell = self.add("W21", "noisy neighbour", load, plan, &metrics);
+        (cell.shape, cell.share) = (Shape::Neighbour, Some(0.01));
+    }
+
+    fn soak(&mut self, length: Duration) {
+        let mut plan = self.plan();
+        (plan.duration, plan.arrival) = (length, Arrival::Poisson);
+        let load = format!(
+            "1 KiB records, 4 producers, 16 partitions, Poisson arrivals at 70 % of the slower target's maximum of W2 for {}; old segments are deleted from a sixth of that time on, or from 16 GiB on",
+            units::duration(length)
+        );
+        let metrics = [
+            Metric::LatencyDrift,
+            Metric::DeletionStep,
+            Metric::MemoryDrift,
+            Metric::P99,
+            Metric::CpuPerMb,
+            Metric::WriteAmplification,
+        ];
+        let cell = self.add(SOAK, "soak with deletion", &load, plan, &metrics);
+        // Five pairs of two hours each would be a day: one pair shows the course of each target, and claims nothing.
+        (cell.shape, cell.share, cell.pairs) = (Shape::Soak, Some(0.7), 1);
+    }
+
     fn restarts(&mut self, wide: bool, full: bool) {
         for partitions in if full { &[16, 1000][..] } else { &[16] } {
             let plan = self.plan();
@@ -584,6 +680,38 @@ mod tests {
         assert_eq!(chosen(&["W6"]).unwrap().len(), 2);
         assert_eq!(chosen(&["W1"]).unwrap(), ["W1"]);
         assert!(chosen(&["W99"]).unwrap_err().contains("W10@50%"));
+    }
+
+    #[test]
+    fn a_soak_is_there_when_its_length_is_given_and_told_of_when_it_is_not() {
+        let two_hours = Duration::from_secs(7200);
+        let names = ["W18".to_owned()];
+        for preset in Preset::ALL {
+            let without = preset.pacing();
+            assert!(only(of(preset), &names).unwrap_err().contains("--soak 2h"));
+            assert!(not_covered(preset, &without).iter().any(|line| line.contains("--soak 2h")));
+            let with = Pacing { soak: Some(two_hours), ..without };
+            assert!(!not_covered(preset, &with).iter().any(|line| line.contains("W18")));
+            let cells = only(cells(preset, &with, 1), &names).unwrap();
+            let [soak] = cells.as_slice() else { panic!("{}", cells.len()) };
+            assert_eq!((soak.shape, soak.pairs, soak.plan.duration), (Shape::Soak, 1, two_hours));
+            assert!((14_400.0..15_000.0).contains(&estimate(&cells, &with, 1).as_secs_f64()));
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_noise_on_one_partition_that_can_be_run_and_outlasts_the_quiet_load() {
+        let cells = of(Preset::Full);
+        let quiet = cells.iter().find(|cell| cell.key == "W21").unwrap();
+        assert_eq!((quiet.workload, quiet.shape, quiet.share), ("W21", Shape::Neighbour, Some(0.01)));
+        let offered = at_rate(quiet.plan.clone(), 2000.0);
+        let noise = noise(&offered);
+        assert_eq!(noise.check(), Ok(()));
+        assert_eq!((noise.partitions, noise.rate, noise.prebuilt), (1, Rate::Max, true));
+        assert!(noise.duration > 2 * (offered.warmup + offered.duration));
+        assert!(!of(Preset::Standard).iter().any(|cell| cell.key == "W21"));
+        let told = |preset: Preset| not_covered(preset, &preset.pacing()).iter().any(|line| line.contains("W21"));
+        assert!(told(Preset::Quick) && told(Preset::Standard) && !told(Preset::Full));
     }
 
     #[test]

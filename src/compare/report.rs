@@ -6,8 +6,9 @@
 //! ```text
 //! schema_version  1                         targets     two: name, software, version, how, settings, recorded
 //! preset, seed, pairs, layouts, command     cells       one per workload and step: key, name, load, class, offered,
-//! host, ceilings, notes, not_covered                    measurements (pair, target, numbers), findings (metric, medians,
-//!                                                       ratio {value, low, high}, word), histograms, state, notes
+//! host, ceilings, notes, not_covered                    measurements (pair, target, numbers, of a soak its course), findings
+//!                                                       (metric, medians, ratio {value, low, high}, word), histograms,
+//!                                                       state, notes
 //! ```
 
 use std::collections::BTreeMap;
@@ -165,9 +166,26 @@ pub struct Measurement {
     pub lossy: String,
     /// Records that were read back and found in order.
     pub checked: u64,
+    /// Of a soak: its stretches, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Stretch>,
     /// Latency: HdrHistogram V2 compressed, base64.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub histogram: String,
+}
+
+/// A stretch of a soak.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stretch {
+    /// When it ended, seconds of the soak.
+    pub seconds: f64,
+    /// 99 % of its records waited no longer, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// Resident memory of the broker at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<f64>,
 }
 
 impl Measurement {

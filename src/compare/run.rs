@@ -13,11 +13,12 @@ use super::assemble::{Known, cell_report, recorded_turns};
 use super::brokers::usable_cores;
 use super::journal::{Existing, Header, Journal, Line};
 use super::metric::Metric;
-use super::order::{self, Task};
+use super::order::{self, Stage, Task};
 use super::presets::{self, BASE, Cell, Pacing, Preset, Shape};
 use super::repeat;
 use super::report::{Comparison, Measurement, SCHEMA_VERSION};
 use super::side::{Side, Starting};
+use super::soak;
 use super::targets::{Source, Target, list};
 use super::turn::Turn;
 use super::verdict;
@@ -169,7 +170,7 @@ pub fn estimate(settings: &Settings) -> Result<std::time::Duration, String> {
 fn chosen(settings: &Settings) -> Result<(Vec<Cell>, Vec<String>), String> {
     let all = presets::cells(settings.preset, &settings.pacing, settings.seed);
     let mut cells = presets::only(all, &settings.workloads)?;
-    let mut notes = presets::not_covered(settings.preset);
+    let mut notes = presets::not_covered(settings.preset, &settings.pacing);
     let running: Vec<&str> = settings
         .targets
         .iter()
@@ -177,7 +178,8 @@ fn chosen(settings: &Settings) -> Result<(Vec<Cell>, Vec<String>), String> {
         .map(|target| target.name.as_str())
         .collect();
     if !running.is_empty() {
-        let (restarting, rest): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|cell| cell.shape.restarts());
+        let (restarting, rest): (Vec<Cell>, Vec<Cell>) =
+            cells.into_iter().partition(|cell| cell.shape.stage() == Stage::Restarts);
         if !restarting.is_empty() {
             let keys: Vec<&str> = restarting.iter().map(|cell| cell.key.as_str()).collect();
             notes.push(format!(
@@ -187,6 +189,13 @@ fn chosen(settings: &Settings) -> Result<(Vec<Cell>, Vec<String>), String> {
             ));
         }
         cells = rest;
+        if let Some(soak) = cells.iter().find(|cell| cell.shape == Shape::Soak) {
+            notes.push(format!(
+                "{}: {} was running already, and looks for segments to delete as often as its log.retention.check.interval.ms says.",
+                soak.key,
+                running.join(" and ")
+            ));
+        }
         let pinned = settings.layouts.iter().any(|layout| matches!(layout, Layout::Pinned { .. }));
         if pinned {
             notes.push(format!(
@@ -218,8 +227,8 @@ pub fn run(settings: &Settings, cancel: &Cancel, watcher: &mut dyn FnMut(Event))
         ..Header::default()
     };
     let journal = Journal::open(&settings.journal, header, settings.existing)?;
-    let restarts: Vec<bool> = cells.iter().map(|cell| cell.shape.restarts()).collect();
-    let tasks = order::tasks(settings.seed, settings.layouts.len(), settings.pacing.pairs, &restarts);
+    let stages: Vec<(Stage, u32)> = cells.iter().map(|cell| (cell.shape.stage(), cell.pairs)).collect();
+    let tasks = order::tasks(settings.seed, settings.layouts.len(), &stages);
     let mut leader = Leader {
         settings,
         cells: &cells,
@@ -279,7 +288,9 @@ impl Directory {
 
 /// Disk space a comparison may need at once.
 fn needed(pacing: &Pacing) -> u64 {
-    WRITE_BYTES_PER_SECOND * (pacing.duration + pacing.warmup).as_secs().max(1) + ROOM_BYTES
+    let turn = WRITE_BYTES_PER_SECOND * (pacing.duration + pacing.warmup).as_secs().max(1);
+    let soak = pacing.soak.map_or(0.0, |length| soak::disk_bytes(length, WRITE_BYTES_PER_SECOND as f64));
+    turn.max(soak as u64) + ROOM_BYTES
 }
 
 impl Drop for Directory {
@@ -347,6 +358,7 @@ impl Leader<'_> {
             keep: self.settings.keep,
             program: &self.settings.program,
             kafka_home: self.settings.kafka_home.as_deref(),
+            settings: self.settings.pacing.soak.map(soak::broker_settings).unwrap_or_default(),
         };
         let watcher = &mut *self.watcher;
         let mut say = |what: String| watcher(Event::Step(what));
@@ -416,7 +428,7 @@ impl Leader<'_> {
         let unmeasured: Vec<&Cell> = cells
             .iter()
             .enumerate()
-            .filter(|(place, cell)| !cell.shape.restarts() && tasks.iter().any(|task| task.cell == *place))
+            .filter(|(place, cell)| cell.shape.stage() == Stage::Rounds && tasks.iter().any(|task| task.cell == *place))
             .map(|(_, cell)| cell)
             .collect();
         self.say(format!("one unmeasured round of {} workloads, read back", unmeasured.len()));
@@ -469,7 +481,7 @@ impl Leader<'_> {
                 let what = format!(
                     "pair {} of {}: {} under {} ({})",
                     task.pair + 1,
-                    self.settings.pacing.pairs,
+                    cell.pairs,
                     side.facts.name,
                     cell.key,
                     cell.name
@@ -628,12 +640,19 @@ impl Leader<'_> {
         };
         plan.topic_settings = cell.class.topic_settings(&facts.software);
         if let Some(rate) = rate {
+            if cell.shape == Shape::Soak {
+                plan.topic_settings.extend(soak::retention(&plan, rate));
+            }
             plan = presets::at_rate(plan, rate);
         }
         match cell.shape {
             Shape::ColdStart { .. } => facts.how.clone(),
             Shape::CatchUp { .. } => repeat::command(&plan, Some("TOPIC")),
-            Shape::Load | Shape::Idle { .. } | Shape::Kill => repeat::command(&plan, None),
+            Shape::Neighbour => {
+                let noise = repeat::command(&presets::noise(&plan), None);
+                format!("{}\n{noise} &\n{}", repeat::command(&plan, None), repeat::command(&plan, None))
+            }
+            Shape::Load | Shape::Idle { .. } | Shape::Kill | Shape::Soak => repeat::command(&plan, None),
         }
     }
 }
@@ -675,9 +694,15 @@ mod tests {
     #[test]
     fn a_broker_that_was_running_is_never_restarted() {
         let (cells, notes) = chosen(&settings(["a=ringlog", "b=127.0.0.1:1"])).unwrap();
-        assert!(cells.iter().all(|cell| !cell.shape.restarts()));
+        assert!(cells.iter().all(|cell| cell.shape.stage() != Stage::Restarts));
         assert!(notes.iter().any(|note| note.starts_with("W17: b was running already")), "{notes:?}");
-        assert!(chosen(&settings(["a=ringlog", "b=kafka"])).unwrap().0.iter().any(|cell| cell.shape.restarts()));
+        assert!(
+            chosen(&settings(["a=ringlog", "b=kafka"]))
+                .unwrap()
+                .0
+                .iter()
+                .any(|cell| cell.shape.stage() == Stage::Restarts)
+        );
         let mut only = settings(["a=ringlog", "b=127.0.0.1:1"]);
         only.workloads = vec!["W17".to_owned()];
         assert!(chosen(&only).unwrap_err().contains("nothing is left"));

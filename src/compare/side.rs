@@ -52,6 +52,16 @@ pub(super) struct Starting<'a> {
     pub(super) program: &'a Path,
     /// Of Kafka, when it was given apart from the target.
     pub(super) kafka_home: Option<&'a Path>,
+    /// Of brokers, weaker than the target's own.
+    pub(super) settings: Vec<(String, String)>,
+}
+
+impl Starting<'_> {
+    /// The settings of a broker that are not its defaults: `own` are those of its target.
+    fn overrides(&self, own: &[(String, String)]) -> Vec<(String, String)> {
+        let weaker = self.settings.iter().filter(|(name, _)| !own.iter().any(|(given, _)| given == name));
+        weaker.chain(own).cloned().collect()
+    }
 }
 
 impl Side {
@@ -104,16 +114,18 @@ impl Side {
             Source::Ringlog { binary, overrides } => {
                 let binary = binary.clone().unwrap_or_else(|| starting.program.to_owned());
                 side.facts.version = version(&binary).map_err(named)?;
+                let overrides = starting.overrides(overrides);
                 side.facts.settings = overrides.iter().cloned().collect();
-                let kind = Kind::Ringlog { binary, overrides: overrides.clone() };
+                let kind = Kind::Ringlog { binary, overrides };
                 side.start(kind, target, starting, say).map_err(named)?;
             }
             Source::Kafka { home, overrides, heap } => {
                 let kit = kafka::find(home.as_deref().or(starting.kafka_home), say).map_err(named)?;
                 side.facts.version = format!("{} on {}", kit.version, kit.java);
+                let overrides = starting.overrides(overrides);
                 side.facts.settings = overrides.iter().cloned().collect();
                 side.facts.settings.insert("heap".to_owned(), heap.clone());
-                let kind = Kind::Kafka { kit, overrides: overrides.clone(), heap: heap.clone() };
+                let kind = Kind::Kafka { kit, overrides, heap: heap.clone() };
                 side.start(kind, target, starting, say).map_err(named)?;
             }
         }

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::brokers::pause;
 use super::metric::{Metric, measurement};
-use super::presets::{Cell, Shape, at_rate};
+use super::presets::{Cell, Shape, at_rate, noise};
 use super::report::Measurement;
 use super::side::Side;
+use super::soak;
+use crate::bench::assemble::late;
 use crate::bench::load::{self, Cancel, Progress};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use crate::bench::report::Run;
@@ -24,6 +26,10 @@ use crate::protocol::batch::Codec;
 const FIRST_ACK_TIMEOUT: Duration = Duration::from_secs(180);
 /// The broker is killed so long after the load began.
 const KILL_AFTER: Duration = Duration::from_secs(3);
+/// How long a noisy neighbour may take until it is answered.
+const LOUD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often is looked whether it ended.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long filling a topic may take.
 const FILL_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long is waited for the device after a turn.
@@ -58,6 +64,9 @@ impl Turn<'_> {
         plan.pin = self.cores.to_vec();
         plan.threads = self.threads;
         if let Some(rate) = self.rate {
+            if self.cell.shape == Shape::Soak {
+                plan.topic_settings.extend(soak::retention(&plan, rate));
+            }
             plan = at_rate(plan, rate);
         }
         if self.verify {
@@ -70,52 +79,122 @@ impl Turn<'_> {
     /// Takes the turn. Errors: a sentence.
     pub(super) fn take(&self, side: &mut Side, watcher: &mut dyn FnMut(Progress)) -> Result<Measurement, String> {
         let topic = format!("compare-{}", self.tag);
+        let noisy = format!("{topic}-noise");
         let ended = match self.cell.shape {
-            Shape::Load => self.load(side, &self.plan(side, &topic), watcher),
+            Shape::Load => self.load(side, &self.plan(side, &topic), watcher).map(|(one, _)| one),
+            Shape::Neighbour => self.neighbour(side, &topic, &noisy, watcher),
+            Shape::Soak => self.soak(side, &topic, watcher),
             Shape::CatchUp { bytes, cold } => self.catch_up(side, &topic, bytes, cold, watcher),
             Shape::Idle { partitions } => {
                 let made = side.create(&topic, partitions, self.cell.class);
-                made.and_then(|()| self.load(side, &self.plan(side, &topic), watcher))
+                made.and_then(|()| self.load(side, &self.plan(side, &topic), watcher)).map(|(one, _)| one)
             }
             Shape::ColdStart { partitions } => self.cold_start(side, &topic, partitions),
             Shape::Kill => self.kill(side, &topic),
         };
         let ended = ended.map_err(|error| side.failure(&error));
         side.delete(&topic);
+        if self.cell.shape == Shape::Neighbour {
+            side.delete(&noisy);
+        }
         ended
     }
 
-    fn load(&self, side: &Side, plan: &Plan, watcher: &mut dyn FnMut(Progress)) -> Result<Measurement, String> {
-        let device = || side.data().and_then(|data| process::device(&data));
-        let (before, device_before) = ((process::machine(), process::own_cpu_seconds()), device());
-        let run = run_apart(plan, self.cancel, watcher)?;
-        if run.verdict.interrupted {
-            return Err("interrupted".to_owned());
-        }
-        // Whoever answers from the page cache pays for the writing later; here it is waited for, and counted. Ringlog's
-        // records are on the device when it answers.
-        if let (Some(data), TopicPlan::Named(topic)) =
-            (side.data().filter(|_| side.facts.software != "ringlog"), &plan.topic)
-        {
-            sync(&data, topic);
-        }
-        let after = (process::machine(), process::own_cpu_seconds());
+    fn load(&self, side: &Side, plan: &Plan, watcher: &mut dyn FnMut(Progress)) -> Result<(Measurement, Run), String> {
+        let around = Around::begin(side);
+        let run = self.run(plan, watcher)?;
         let mut one = measurement(&run);
-        if let (Some(first), Some(last)) = (before.0, after.0) {
-            one.steal = host::steal(&first, &last);
-            let busy = last.busy_seconds - first.busy_seconds - (after.1 - before.1);
-            let megabytes = run.results.bytes as f64 / 1e6;
-            // Verification reads everything back: the machine's time is then not that of the load.
-            if megabytes > 0.0 && busy > 0.0 && !run.verification.enabled {
-                one.numbers.insert(Metric::SystemCpuPerMb.key().to_owned(), busy * 1e3 / megabytes);
+        around.end(side, plan, &mut one, run.results.bytes, run.verification.enabled);
+        Ok((one, run))
+    }
+
+    fn run(&self, plan: &Plan, watcher: &mut dyn FnMut(Progress)) -> Result<Run, String> {
+        let run = run_apart(plan, self.cancel, watcher)?;
+        if run.verdict.interrupted { Err("interrupted".to_owned()) } else { Ok(run) }
+    }
+
+    /// The quiet load alone, then beside the noise. In this order: the noise leaves work behind (dirty pages, files to be
+    /// deleted) that a quiet load after it would be charged for.
+    fn neighbour(
+        &self,
+        side: &Side,
+        topic: &str,
+        noisy: &str,
+        watcher: &mut dyn FnMut(Progress),
+    ) -> Result<Measurement, String> {
+        let quiet = self.plan(side, topic);
+        let (alone, _) = self.load(side, &quiet, watcher)?;
+        let noise = Plan { topic: TopicPlan::Named(noisy.to_owned()), ..noise(&quiet) };
+        let stop = Cancel::default();
+        let (beside, noise) = std::thread::scope(|scope| {
+            let (told, hears) = mpsc::channel();
+            let (noise, stop) = (&noise, &stop);
+            let making = scope.spawn(move || {
+                // Nobody hears once the quiet load runs.
+                load::run(noise, stop, &mut |progress| _ = told.send(progress)).map_err(|error| error.to_string())
+            });
+            let beside = self.until_loud(&hears).and_then(|()| self.load(side, &quiet, watcher));
+            let outlasted = !making.is_finished();
+            stop.cancel();
+            let made = making.join().map_err(|_| "the generator failed".to_owned()).flatten();
+            let made = made.and_then(|run| if outlasted { Ok(run) } else { Err("it ended early".to_owned()) });
+            (beside, made.map_err(|error| format!("the noise: {error}")))
+        });
+        let ((beside, run), noise) = match (beside, noise) {
+            (Ok(beside), Ok(noise)) => (beside, noise),
+            _ if self.cancel.is_cancelled() => return Err("interrupted".to_owned()),
+            // What befell the noise is told first: the quiet load may have waited for it in vain.
+            (_, Err(why)) | (Err(why), _) => return Err(why),
+        };
+        // Processor time of broker and generator is that of both loads; lateness is still the quiet one's own.
+        let late = late(&run.results);
+        let mut one = Measurement { client_bound: late.is_some(), reasons: late.into_iter().collect(), ..beside };
+        if one.lossy.is_empty() {
+            one.lossy.clone_from(&alone.lossy);
+        }
+        let (p99_alone, p99) = (alone.number(Metric::P99.key()), one.number(Metric::P99.key()));
+        let inflation = p99.zip(p99_alone).map(|(beside, alone)| beside / alone);
+        for (metric, value) in [
+            (Metric::NoiseInflation, inflation),
+            (Metric::P99Alone, p99_alone),
+            (Metric::NoiseBytes, Some(noise.results.bytes_per_second)),
+        ] {
+            one.numbers.extend(value.map(|value| (metric.key().to_owned(), value)));
+        }
+        one.numbers.retain(|key, _| self.cell.metrics.iter().any(|metric| metric.key() == key));
+        Ok(one)
+    }
+
+    /// Waits until the noise has had its first second.
+    fn until_loud(&self, hears: &mpsc::Receiver<Progress>) -> Result<(), String> {
+        let deadline = Instant::now() + LOUD_TIMEOUT;
+        loop {
+            match hears.recv_timeout(LOOK_AROUND) {
+                Ok(Progress::Second { records, .. }) if records > 0 => return Ok(()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err("the noise never began".to_owned()),
+                _ if self.cancel.is_cancelled() => return Err("interrupted".to_owned()),
+                _ if Instant::now() > deadline => {
+                    return Err(format!("the noise had no answer within {} s", LOUD_TIMEOUT.as_secs()));
+                }
+                _ => {}
             }
         }
-        // What the run itself saw ended before the writing did.
-        let amplification = Metric::WriteAmplification.key();
-        if let (Some(first), Some(last), true) = (device_before, device(), one.numbers.contains_key(amplification)) {
-            let written = last.written_bytes.saturating_sub(first.written_bytes) as f64;
-            one.numbers.insert(amplification.to_owned(), written / (run.results.bytes as f64).max(1.0));
+    }
+
+    fn soak(&self, side: &Side, topic: &str, watcher: &mut dyn FnMut(Progress)) -> Result<Measurement, String> {
+        let plan = self.plan(side, topic);
+        let rate = self.rate.ok_or("a soak has a rate")?;
+        let stretches = soak::stretches(&plan, rate);
+        let around = Around::begin(side);
+        let (mut taken, mut bytes) = (Vec::with_capacity(stretches.count), 0);
+        for number in 0..stretches.count {
+            let warmup = if number == 0 { plan.warmup } else { Duration::ZERO };
+            let run = self.run(&Plan { duration: stretches.each, warmup, ..plan.clone() }, watcher)?;
+            bytes += run.results.bytes;
+            taken.push(measurement(&run));
         }
+        let mut one = soak::together(&taken, &stretches);
+        around.end(side, &plan, &mut one, bytes, false);
         Ok(one)
     }
 
@@ -149,7 +228,7 @@ impl Turn<'_> {
         }
         let read =
             Plan { records: Some(filled.results.records), duration: FILL_TIMEOUT, warmup: Duration::ZERO, ..read };
-        self.load(side, &read, watcher)
+        self.load(side, &read, watcher).map(|(one, _)| one)
     }
 
     /// From the start of the process to the first acknowledged record of a topic that was there before.
@@ -194,6 +273,49 @@ impl Turn<'_> {
             [Metric::Outage, Metric::Records, Metric::P50, Metric::P99].iter().any(|metric| metric.key() == key)
         });
         Ok(one)
+    }
+}
+
+/// The machine and the device as they were before a load.
+struct Around {
+    machine: Option<process::MachineSample>,
+    own_cpu_seconds: f64,
+    device: Option<process::DeviceSample>,
+}
+
+impl Around {
+    fn begin(side: &Side) -> Self {
+        Self {
+            machine: process::machine(),
+            own_cpu_seconds: process::own_cpu_seconds(),
+            device: side.data().and_then(|data| process::device(&data)),
+        }
+    }
+
+    /// Adds to `one` what `bytes` acknowledged since then cost. What `verified` reads back is not the load's.
+    fn end(self, side: &Side, plan: &Plan, one: &mut Measurement, bytes: u64, verified: bool) {
+        // Whoever answers from the page cache pays for the writing later; here it is waited for, and counted. Ringlog's
+        // records are on the device when it answers.
+        if let (Some(data), TopicPlan::Named(topic)) =
+            (side.data().filter(|_| side.facts.software != "ringlog"), &plan.topic)
+        {
+            sync(&data, topic);
+        }
+        let after = Self::begin(side);
+        if let (Some(first), Some(last)) = (self.machine, after.machine) {
+            one.steal = host::steal(&first, &last);
+            let busy = last.busy_seconds - first.busy_seconds - (after.own_cpu_seconds - self.own_cpu_seconds);
+            let megabytes = bytes as f64 / 1e6;
+            if megabytes > 0.0 && busy > 0.0 && !verified {
+                one.numbers.insert(Metric::SystemCpuPerMb.key().to_owned(), busy * 1e3 / megabytes);
+            }
+        }
+        // What the run itself saw ended before the writing did.
+        let amplification = Metric::WriteAmplification.key();
+        if let (Some(first), Some(last), true) = (self.device, after.device, one.numbers.contains_key(amplification)) {
+            let written = last.written_bytes.saturating_sub(first.written_bytes) as f64;
+            one.numbers.insert(amplification.to_owned(), written / (bytes as f64).max(1.0));
+        }
     }
 }
 

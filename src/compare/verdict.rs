@@ -210,14 +210,18 @@ pub fn drift(ceilings: &[crate::bench::report::Ceilings]) -> Option<String> {
 pub fn shown(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Records | Metric::Requests => format!("{}/s", units::count(value)),
-        Metric::Bytes | Metric::Egress => format!("{}/s", units::bytes(value)),
-        Metric::P50 | Metric::P99 | Metric::P999 => units::micros(value),
+        Metric::Bytes | Metric::Egress | Metric::NoiseBytes => format!("{}/s", units::bytes(value)),
+        Metric::P50 | Metric::P99 | Metric::P999 | Metric::P99Alone => units::micros(value),
         Metric::CpuPerMb | Metric::SystemCpuPerMb => format!("{} ms/MB", units::digits(value)),
         Metric::CpuPerRequest => format!("{} µs", units::digits(value)),
         Metric::CpuPerThousand => format!("{} ms", units::digits(value)),
         Metric::CpuShare => format!("{} %", units::digits(value * 100.0)),
         Metric::Rss => units::bytes(value),
-        Metric::WriteAmplification => format!("{}×", units::digits(value)),
+        Metric::WriteAmplification
+        | Metric::NoiseInflation
+        | Metric::DeletionStep
+        | Metric::LatencyDrift
+        | Metric::MemoryDrift => format!("{}×", units::digits(value)),
         Metric::Switches => format!("{}/s", units::count(value)),
         Metric::Seconds | Metric::Outage => units::micros(value * 1e6),
     }
