@@ -27,7 +27,6 @@ use crate::bench::target::BenchError;
 use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::bench::{csv, html, units};
 use crate::client::ClientError;
-use crate::config::client_rows::client_properties;
 
 /// The run went to its end and does not count: it lost records, the host changed, or a --fail-if condition held.
 pub(super) const EXIT_VERDICT: u8 = 6;
@@ -82,24 +81,14 @@ fn connections(kind: Kind, args: &ConnectionsRun) -> Result<Plan, Failure> {
 
 /// What every run has.
 fn base(kind: Kind, connection: &ConnectionArgs, time: &TimeArgs, output: &OutputArgs) -> Result<Plan, Failure> {
-    let mut settings = Vec::new();
-    if let Some(file) = &connection.command_config {
-        let text = fs::read(file).with_context(|| format!("--command-config {}", file.display()))?;
-        let entries = client_properties(&text).map_err(|(line, why)| match line {
-            Some(line) => anyhow!("{}:{line}: {why}", file.display()),
-            None => anyhow!("{}: {why}", file.display()),
-        })?;
-        settings.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
-    }
-    settings.extend(connection.settings.iter().cloned());
     // Each side gets its own: see `Plan::client_words`.
     let defaults = Plan::default();
     let default_warmup =
         if time.records.is_some() || kind == Kind::Consume { Duration::ZERO } else { Duration::from_secs(10) };
     Ok(Plan {
         kind,
-        bootstrap: connection.bootstrap.clone(),
-        settings,
+        bootstrap: connection.brokers.bootstrap_servers(),
+        settings: connection.brokers.words()?,
         pid: connection.pid,
         admin: connection.admin.clone(),
         duration: time.duration.unwrap_or(if time.records.is_some() {

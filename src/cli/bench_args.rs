@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::connect::{BrokersArgs, DEFAULT_BROKER};
 use super::serve_args::key_value;
 use crate::bench::fail_if::Condition;
 use crate::bench::plan::Verify;
@@ -127,23 +128,16 @@ pub(super) struct ConnectionsRun {
 }
 
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Connection")]
+#[command(
+    next_help_heading = "Connection",
+    mut_arg("bootstrap", |arg| arg.default_value(DEFAULT_BROKER)),
+    mut_arg("settings", |arg| {
+        arg.help("A client setting, in Kafka's or librdkafka's words; may be given again; stronger than the flags")
+    })
+)]
 pub(super) struct ConnectionArgs {
-    /// Brokers to ask first
-    #[arg(
-        short = 'b',
-        long = "bootstrap-server",
-        value_name = "HOST:PORT,…",
-        env = "RINGLOG_BROKERS",
-        default_value = "127.0.0.1:9092"
-    )]
-    pub(super) bootstrap: String,
-    /// A client setting, in Kafka's or librdkafka's words; may be given again; stronger than the flags
-    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value)]
-    pub(super) settings: Vec<(String, String)>,
-    /// A properties file with client settings
-    #[arg(long, value_name = "FILE")]
-    pub(super) command_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) brokers: BrokersArgs,
     /// The broker's process on this host [default: whoever listens on its port]
     #[arg(long, value_name = "PID")]
     pub(super) pid: Option<u32>,

@@ -14,6 +14,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Failure;
+use super::bench_args::Format;
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::units;
 use crate::compare::journal::Existing;
@@ -119,15 +120,6 @@ pub(super) struct CompareArgs {
     /// Nothing on stderr but errors
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
-}
-
-/// How results are printed.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
 }
 
 /// Compares.

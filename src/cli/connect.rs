@@ -20,30 +20,67 @@ use super::{EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Failure};
 use crate::client::admin::{Admin, BlockingAdmin};
 use crate::client::settings::HostPort;
 use crate::client::{AdminSettings, CallError, ClientError, Settings};
+use crate::config::client_rows::client_properties;
 use crate::config::{Problem, Severity};
 
 /// Where a broker of ours listens when nobody says otherwise.
-const DEFAULT_BROKER: &str = "127.0.0.1:9092";
+pub(super) const DEFAULT_BROKER: &str = "127.0.0.1:9092";
 
-/// Flags of every command that speaks to a cluster.
+/// The flags by which a cluster is found. Whoever flattens them may give a default and words of its own.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(super) struct ConnectArgs {
-    /// Brokers to ask first [default: 127.0.0.1:9092]
+pub(super) struct BrokersArgs {
+    /// Brokers to ask first
     #[arg(
         short = 'b',
         long = "bootstrap-server",
         value_name = "HOST:PORT,…",
         env = "RINGLOG_BROKERS",
-        global = true,
         help_heading = "Connection"
     )]
     pub(super) bootstrap: Option<String>,
     /// A client setting, in Kafka's or librdkafka's words; may be given again
-    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value, global = true, help_heading = "Connection")]
+    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value, help_heading = "Connection")]
     pub(super) settings: Vec<(String, String)>,
     /// A properties file with client settings
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Connection")]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub(super) command_config: Option<PathBuf>,
+}
+
+impl BrokersArgs {
+    /// Where to begin.
+    pub(super) fn bootstrap_servers(&self) -> String {
+        self.bootstrap.clone().unwrap_or_else(|| DEFAULT_BROKER.to_owned())
+    }
+
+    /// The client's settings as words: those of the properties file, then those of `-X`, which are stronger.
+    pub(super) fn words(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut words = Vec::new();
+        if let Some(file) = &self.command_config {
+            let entries = client_properties(&self.text(file)?).map_err(|(line, why)| match line {
+                Some(line) => anyhow!("{}:{line}: {why}", file.display()),
+                None => anyhow!("{}: {why}", file.display()),
+            })?;
+            words.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
+        }
+        words.extend(self.settings.iter().cloned());
+        Ok(words)
+    }
+
+    fn text(&self, file: &Path) -> anyhow::Result<Vec<u8>> {
+        std::fs::read(file).with_context(|| format!("--command-config {}", file.display()))
+    }
+}
+
+/// Flags of every command that speaks to a cluster.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(
+    mut_arg("bootstrap", |arg| arg.global(true).help("Brokers to ask first [default: 127.0.0.1:9092]")),
+    mut_arg("settings", |arg| arg.global(true)),
+    mut_arg("command_config", |arg| arg.global(true))
+)]
+pub(super) struct ConnectArgs {
+    #[command(flatten)]
+    pub(super) brokers: BrokersArgs,
     /// A profile of ~/.config/ringlog/config.toml
     #[arg(long, value_name = "NAME", env = "RINGLOG_PROFILE", global = true, help_heading = "Connection")]
     pub(super) profile: Option<String>,
@@ -119,16 +156,17 @@ impl ConnectArgs {
             builder = builder.set_at("bootstrap.servers", bootstrap, "profile");
         }
         let mut in_file = false;
-        if let Some(file) = &self.command_config {
-            let text = std::fs::read(file).with_context(|| format!("--command-config {}", file.display()))?;
+        let BrokersArgs { bootstrap: brokers, settings, command_config } = &self.brokers;
+        if let Some(file) = command_config {
+            let text = self.brokers.text(file)?;
             in_file = String::from_utf8_lossy(&text).lines().any(|line| {
                 let line = line.trim_start();
                 line.starts_with("bootstrap.servers") || line.starts_with("metadata.broker.list")
             });
             builder = builder.properties(&text, &file.display().to_string());
         }
-        let by_flag = self.settings.iter().any(|(key, _)| key == "bootstrap.servers" || key == "metadata.broker.list");
-        match &self.bootstrap {
+        let by_flag = settings.iter().any(|(key, _)| key == "bootstrap.servers" || key == "metadata.broker.list");
+        match brokers {
             Some(brokers) => builder = builder.set_at("bootstrap.servers", brokers, "-b"),
             None if bootstrap.is_none() && !in_file && !by_flag => {
                 builder = builder.set_at("bootstrap.servers", DEFAULT_BROKER, "default");
@@ -138,7 +176,7 @@ impl ConnectArgs {
         if let Some(timeout) = self.timeout {
             builder = builder.set_at("request.timeout.ms", timeout.as_millis(), "--timeout");
         }
-        for (key, value) in &self.settings {
+        for (key, value) in settings {
             builder = builder.set_at(key, value, "-X");
         }
         for (key, value) in flags {
@@ -314,8 +352,11 @@ mod tests {
     #[test]
     fn flags_are_stronger_than_the_rest() {
         let args = ConnectArgs {
-            bootstrap: Some("h:1".to_owned()),
-            settings: vec![("client.id".to_owned(), "x".to_owned())],
+            brokers: BrokersArgs {
+                bootstrap: Some("h:1".to_owned()),
+                settings: vec![("client.id".to_owned(), "x".to_owned())],
+                command_config: None,
+            },
             ..ConnectArgs::default()
         };
         let settings: AdminSettings = args.settings(&[("client.id", "d")], &[]).unwrap();

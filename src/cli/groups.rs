@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::connect::ConnectArgs;
 use super::group_reset::{Scope, Target, parse_scope, plan};
-use super::outcome::{Tally, confirm, with_hint};
+use super::outcome::{Destroyed, Tally, confirm, tell_destroyed, with_hint};
 use super::show::{Output, OutputArgs, Table, or_dash, write_json};
 use super::{Failure, unix_now_ms};
 use crate::client::ClientError;
@@ -510,22 +510,18 @@ fn reset(
 fn delete(admin: &BlockingAdmin, args: &DeleteArgs, output: Output, out: &mut dyn Write) -> Result<(), Failure> {
     confirm(args.yes, &format!("Delete {} with its offsets?", args.groups.join(", ")))?;
     let outcomes = admin.delete_groups(args.groups.clone())?;
-    let mut tally = Tally::default();
-    for one in &outcomes {
-        match &one.error {
-            None => {
-                tally.done();
-                if output != Output::Json {
-                    writeln!(out, "{}", one.group)?;
-                }
-            }
-            Some(error) => tally.failed(&format!("group {}", one.group), with_hint(admin, &one.group, error)),
-        }
-    }
-    if output == Output::Json {
-        write_json(out, &outcomes)?;
-    }
-    tally.end()
+    tell_destroyed(
+        admin,
+        &outcomes,
+        |one| Destroyed {
+            name: one.group.clone(),
+            what: format!("group {}", one.group),
+            within: &one.group,
+            error: one.error.as_ref(),
+        },
+        output,
+        out,
+    )
 }
 
 fn delete_offsets(
@@ -538,24 +534,16 @@ fn delete_offsets(
     let places = within(admin, &scopes.map_err(|why| anyhow!("--topic: {why}"))?)?;
     confirm(args.yes, &format!("Make {} forget {} offsets?", args.group, places.len()))?;
     let outcomes = admin.delete_group_offsets(args.group.clone(), places)?;
-    let mut tally = Tally::default();
-    for one in &outcomes {
-        match &one.error {
-            None => {
-                tally.done();
-                if output != Output::Json {
-                    writeln!(out, "{}-{}", one.topic, one.partition)?;
-                }
-            }
-            Some(error) => {
-                tally.failed(&format!("{}-{}", one.topic, one.partition), with_hint(admin, &args.group, error))
-            }
-        }
-    }
-    if output == Output::Json {
-        write_json(out, &outcomes)?;
-    }
-    tally.end()
+    tell_destroyed(
+        admin,
+        &outcomes,
+        |one| {
+            let name = format!("{}-{}", one.topic, one.partition);
+            Destroyed { what: name.clone(), name, within: &args.group, error: one.error.as_ref() }
+        },
+        output,
+        out,
+    )
 }
 
 #[cfg(test)]

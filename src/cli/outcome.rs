@@ -1,11 +1,13 @@
 //! What became of each of several things, and the exit code of all.
 //!
-//! Shell: writes to standard error, asks on the terminal. Owns the exit codes 1 (nothing was done) and 5 (some was not), and the
-//! question before something is destroyed. Always: each failure is a line of its own that names the thing.
+//! Shell: writes to standard error, asks on the terminal. Owns the exit codes 1 (nothing was done) and 5 (some was not), the question
+//! before something is destroyed, and how it is told what was. Always: each failure is a line of its own that names the thing.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::show::nearest;
+use serde::Serialize;
+
+use super::show::{Output, nearest, write_json};
 use super::{EXIT_FAILED, EXIT_PARTIAL, Failure, problems};
 use crate::client::admin::{BlockingAdmin, ItemError};
 use crate::protocol::ErrorCode;
@@ -38,6 +40,44 @@ impl Tally {
             _ => Err(Failure::Told(EXIT_PARTIAL)),
         }
     }
+}
+
+/// One of the things that were to be destroyed.
+pub(super) struct Destroyed<'d> {
+    /// As it stands on standard output once it is gone.
+    pub(super) name: String,
+    /// As a line about its failure begins.
+    pub(super) what: String,
+    /// The topic or group that may have been mistyped.
+    pub(super) within: &'d str,
+    /// Why it is still there.
+    pub(super) error: Option<&'d ItemError>,
+}
+
+/// Tells what became of each of them: names of those that are gone, one a line, or all outcomes as JSON; and the exit code.
+pub(super) fn tell_destroyed<'d, O: Serialize>(
+    admin: &BlockingAdmin,
+    outcomes: &'d [O],
+    of: impl Fn(&'d O) -> Destroyed<'d>,
+    output: Output,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut tally = Tally::default();
+    for Destroyed { name, what, within, error } in outcomes.iter().map(of) {
+        match error {
+            None => {
+                tally.done();
+                if output != Output::Json {
+                    writeln!(out, "{name}")?;
+                }
+            }
+            Some(error) => tally.failed(&what, with_hint(admin, within, error)),
+        }
+    }
+    if output == Output::Json {
+        write_json(out, &outcomes)?;
+    }
+    tally.end()
 }
 
 /// The error with the name that was meant, where the topic or group is not there.

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::connect::ConnectArgs;
 use super::moments::parse_moment;
-use super::outcome::{Tally, confirm, with_hint};
+use super::outcome::{Destroyed, Tally, confirm, tell_destroyed, with_hint};
 use super::serve_args::key_value;
 use super::show::{Output, OutputArgs, Table, joined, nearest, or_dash, write_json};
 use super::{Failure, unix_now_ms};
@@ -525,22 +525,18 @@ fn delete(
             one.error = one.error.take().filter(|error| error.name != "UNKNOWN_TOPIC_OR_PARTITION");
         }
     }
-    let mut tally = Tally::default();
-    for one in &outcomes {
-        match &one.error {
-            None => {
-                tally.done();
-                if output != Output::Json {
-                    writeln!(out, "{}", one.name)?;
-                }
-            }
-            Some(error) => tally.failed(&format!("topic {}", one.name), with_hint(admin, &one.name, error)),
-        }
-    }
-    if output == Output::Json {
-        write_json(out, &outcomes)?;
-    }
-    tally.end()
+    tell_destroyed(
+        admin,
+        &outcomes,
+        |one| Destroyed {
+            name: one.name.clone(),
+            what: format!("topic {}", one.name),
+            within: &one.name,
+            error: one.error.as_ref(),
+        },
+        output,
+        out,
+    )
 }
 
 fn add_partitions(

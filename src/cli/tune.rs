@@ -16,6 +16,8 @@ use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::bench::{EXIT_VERDICT, command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
+use super::bench_args::Format;
+use super::connect::{BrokersArgs, DEFAULT_BROKER};
 use super::serve_args::key_value;
 use super::{EXIT_INTERRUPTED, Failure};
 use crate::bench::load::{Cancel, Progress};
@@ -25,7 +27,6 @@ use crate::bench::target::BenchError;
 use crate::bench::units;
 use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::client::ClientError;
-use crate::config::client_rows::client_properties;
 use crate::tune::advice::{self, Verdict};
 use crate::tune::goal::{Goal, Target};
 use crate::tune::grid::{Grid, GridPlan};
@@ -79,23 +80,16 @@ pub(super) struct TuneArgs {
 }
 
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Connection")]
+#[command(
+    next_help_heading = "Connection",
+    mut_arg("bootstrap", |arg| arg.default_value(DEFAULT_BROKER)),
+    mut_arg("settings", |arg| {
+        arg.help("A client setting, in Kafka's or librdkafka's words; may be given again; held fixed")
+    })
+)]
 struct ConnectionArgs {
-    /// Brokers to ask first
-    #[arg(
-        short = 'b',
-        long = "bootstrap-server",
-        value_name = "HOST:PORT,…",
-        env = "RINGLOG_BROKERS",
-        default_value = "127.0.0.1:9092"
-    )]
-    bootstrap: String,
-    /// A client setting, in Kafka's or librdkafka's words; may be given again; held fixed
-    #[arg(short = 'X', value_name = "KEY=VALUE", value_parser = key_value)]
-    settings: Vec<(String, String)>,
-    /// A properties file with client settings
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<PathBuf>,
+    #[command(flatten)]
+    brokers: BrokersArgs,
     /// The broker's process on this host, for what it pays [default: whoever listens on its port]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
@@ -209,15 +203,6 @@ struct OutputArgs {
     quiet: bool,
 }
 
-/// How the answer is printed.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
-
 /// Text that can be read as a `T`, kept as it was written: the journal and the report show it.
 fn known<T: std::str::FromStr<Err = String>>(text: &str) -> Result<String, String> {
     text.parse::<T>().map(|_| text.to_owned())
@@ -276,16 +261,7 @@ pub(super) fn run(args: TuneArgs, out: &mut impl Write) -> Result<(), Failure> {
 
 /// What the cluster is and how it is spoken to.
 fn connection(args: &TuneArgs) -> Result<BenchPlan, Failure> {
-    let mut settings = Vec::new();
-    if let Some(file) = &args.connection.command_config {
-        let text = fs::read(file).with_context(|| format!("--command-config {}", file.display()))?;
-        let entries = client_properties(&text).map_err(|(line, why)| match line {
-            Some(line) => anyhow!("{}:{line}: {why}", file.display()),
-            None => anyhow!("{}: {why}", file.display()),
-        })?;
-        settings.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
-    }
-    settings.extend(args.connection.settings.iter().cloned());
+    let settings = args.connection.brokers.words()?;
     // What is turned cannot be held fixed as well.
     let turned = |name: &str| args.goal.params.iter().any(|knob| knob.name() == name);
     if let Some((name, _)) = settings.iter().find(|(name, _)| turned(name)) {
@@ -294,7 +270,7 @@ fn connection(args: &TuneArgs) -> Result<BenchPlan, Failure> {
         )));
     }
     Ok(BenchPlan {
-        bootstrap: args.connection.bootstrap.clone(),
+        bootstrap: args.connection.brokers.bootstrap_servers(),
         settings,
         pid: args.connection.pid,
         topic: measuring::topic(args.load.topic.clone()),
