@@ -15,6 +15,8 @@ mod handle;
 mod listener;
 mod requests;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
 //! A broker for tests, as well or as ill behaved as the test wants it, on a free port of this host.
 //!
-//! Shell. Owns the listener and the reading and writing of frames; what is answered is the test's. Lives on the test's own
+//! Shell. Owns the listener, the reading and writing of frames, and batches as a broker stores them; what is answered is the test's. Lives on the test's own
 //! thread: nothing waits by sleeping.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,10 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::settings::{AdminSettings, ClientSettings, HostPort, Settings as _};
 use crate::protocol::admin::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, MetadataBroker, MetadataResponse};
+use crate::protocol::batch::{Builder, BuilderOptions, Codec, ProducerStamp, stamp};
+use crate::protocol::wire::Segment;
 use crate::protocol::{ApiKey, Message, Request, advertised_apis, encode_response, parse_request_header};
+use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 /// Runs a test on a thread as an `Io` has it.
 pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(test: Fut) {
@@ -115,6 +118,39 @@ pub(crate) fn metadata(brokers: &[(i32, u16)]) -> MetadataResponse<'static> {
     }
 }
 
+/// The time of records in [`batch_of`].
+pub(crate) const WALL: TimestampMs = 1_700_000_000_000;
+
+/// What a batch is beside its records.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kind {
+    /// Its transactional producer.
+    pub(crate) producer: Option<i64>,
+    /// A marker: whether it commits.
+    pub(crate) control: Option<bool>,
+}
+
+/// A batch as a broker has stored it.
+pub(crate) fn batch_of(base: i64, values: &[&str], codec: Codec, kind: Kind) -> Vec<u8> {
+    let producer = kind.producer.map(|id| ProducerStamp {
+        id: ProducerId::new(id).unwrap(),
+        epoch: ProducerEpoch::ZERO,
+        base_sequence: kind.control.is_none().then_some(Sequence::ZERO),
+    });
+    let transactional = producer.is_some();
+    let mut builder =
+        Builder::new(BuilderOptions { codec, level: None, producer, transactional, control: kind.control.is_some() });
+    for value in values {
+        match kind.control {
+            Some(commit) => builder.push(WALL, Some(&[0, 0, 0, u8::from(commit)]), Some(&[0; 6]), &[]),
+            None => builder.push(WALL, None, Some(value.as_bytes()), &[("h", Some(b"x"))]),
+        }
+    }
+    let mut bytes = builder.finish().to_vec();
+    stamp(&mut bytes, Offset::new(base).unwrap(), LeaderEpoch::new(3).unwrap());
+    bytes
+}
+
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -159,6 +195,17 @@ impl Peer {
         let bytes = encode_response(BytesMut::new(), asked.api, asked.version, correlation, message).into_bytes();
         // The client may be gone: that is for the test to find.
         _ = self.stream.write_all(&bytes).await;
+    }
+
+    /// With records in the places where the message announces them.
+    pub(crate) async fn answer_with<'a>(&mut self, asked: &Asked, message: &impl Message<'a>, records: &[Bytes]) {
+        let encoded = encode_response(BytesMut::new(), asked.api, asked.version, asked.correlation, message);
+        for segment in encoded.into_segments() {
+            match segment {
+                Segment::Bytes(bytes) => self.put(&bytes).await,
+                Segment::Records { index, .. } => self.put(&records[index]).await,
+            }
+        }
     }
 
     /// Says that everything this crate knows is served.

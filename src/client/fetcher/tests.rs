@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 
 use super::*;
-use crate::protocol::batch::{Builder, BuilderOptions, Codec, ProducerStamp, stamp};
-use crate::types::{PartitionIndex, ProducerEpoch, ProducerId, Sequence};
+use crate::client::fake_broker::{Kind, WALL, batch_of};
+use crate::protocol::batch::Codec;
+use crate::types::PartitionIndex;
 
 const NOW: Duration = Duration::from_secs(10);
-const WALL: TimestampMs = 1_700_000_000_000;
 
 fn part(index: i32) -> TopicPartition {
     TopicPartition { topic: "t".into(), partition: PartitionIndex::new(index).unwrap() }
@@ -30,32 +30,6 @@ fn settings(reset: OffsetReset) -> FetcherSettings {
 
 fn leader(epoch: i32) -> impl Fn(&TopicPartition) -> Option<Leader> {
     move |_| Some(Leader { broker: BrokerId::new(1).unwrap(), epoch: LeaderEpoch::new(epoch), topic_id: None })
-}
-
-#[derive(Clone, Copy, Default)]
-struct Kind {
-    producer: Option<i64>,
-    control: Option<bool>,
-}
-
-fn batch_of(base: i64, values: &[&str], codec: Codec, kind: Kind) -> Vec<u8> {
-    let producer = kind.producer.map(|id| ProducerStamp {
-        id: ProducerId::new(id).unwrap(),
-        epoch: ProducerEpoch::ZERO,
-        base_sequence: kind.control.is_none().then_some(Sequence::ZERO),
-    });
-    let transactional = producer.is_some();
-    let mut builder =
-        Builder::new(BuilderOptions { codec, level: None, producer, transactional, control: kind.control.is_some() });
-    for value in values {
-        match kind.control {
-            Some(commit) => builder.push(WALL, Some(&[0, 0, 0, u8::from(commit)]), Some(&[0; 6]), &[]),
-            None => builder.push(WALL, None, Some(value.as_bytes()), &[("h", Some(b"x"))]),
-        }
-    }
-    let mut bytes = builder.finish().to_vec();
-    stamp(&mut bytes, Offset::new(base).unwrap(), LeaderEpoch::new(3).unwrap());
-    bytes
 }
 
 fn plain(base: i64, values: &[&str]) -> Vec<u8> {

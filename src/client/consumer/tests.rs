@@ -1,0 +1,196 @@
+//! A consumer over a socket, from a broker whose log has transactions: what it gives out, where it reads on, what it says of lag.
+//!
+//! The broker is `fake_broker`, since ours takes no transactions yet. Which records are skipped is proved on bytes by
+//! `fetcher/tests.rs`; here it is the way there: the isolation level asked for, the aborted transactions of an answer, positions.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::client::fake_broker::{Asked, FakeBroker, Kind, Peer, batch_of, metadata, on_a_thread};
+use crate::client::settings::{IsolationLevel, Settings as _};
+use crate::protocol::ApiKey;
+use crate::protocol::Records;
+use crate::protocol::admin::{MetadataPartition, MetadataResponse, MetadataTopic};
+use crate::protocol::batch::Codec;
+use crate::protocol::fetch::{
+    AbortedTransaction, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse,
+};
+use crate::types::{Offset, PartitionIndex, TopicId};
+
+const TOPIC: TopicId = TopicId::from_bytes([7; 16]);
+/// How long records may take to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing is open below; above lies the beginning of a transaction.
+const LAST_STABLE_OFFSET: i64 = 11;
+const HIGH_WATERMARK: i64 = 13;
+
+fn part() -> TopicPartition {
+    TopicPartition { topic: "t".into(), partition: PartitionIndex::new(0).unwrap() }
+}
+
+fn of(producer: i64) -> Kind {
+    Kind { producer: Some(producer), control: None }
+}
+
+fn marker(producer: i64, commit: bool) -> Kind {
+    Kind { producer: Some(producer), control: Some(commit) }
+}
+
+/// The log in two answers, which meet within an aborted transaction of producer 1, and end with one of producer 3.
+struct Answer {
+    /// It holds everything below.
+    end: i64,
+    aborted: Vec<AbortedTransaction>,
+    records: Bytes,
+}
+
+fn log() -> [Answer; 2] {
+    let aborted = |all: &[(i64, i64)]| {
+        all.iter()
+            .map(|(producer_id, first_offset)| AbortedTransaction {
+                producer_id: *producer_id,
+                first_offset: *first_offset,
+            })
+            .collect()
+    };
+    let first = [
+        batch_of(0, &["a0", "a1"], Codec::None, of(1)),
+        batch_of(2, &["c2"], Codec::Lz4, of(2)),
+        batch_of(3, &["d3"], Codec::None, Kind::default()),
+        batch_of(4, &[""], Codec::None, marker(2, true)),
+    ];
+    let second = [
+        batch_of(5, &["a5"], Codec::Zstd, of(1)),
+        batch_of(6, &[""], Codec::None, marker(1, false)),
+        batch_of(7, &["e7"], Codec::None, of(1)),
+        batch_of(8, &[""], Codec::None, marker(1, true)),
+        batch_of(9, &["f9"], Codec::None, of(3)),
+        batch_of(10, &[""], Codec::None, marker(3, false)),
+    ];
+    [
+        Answer { end: 5, aborted: aborted(&[(1, 0)]), records: first.concat().into() },
+        Answer { end: LAST_STABLE_OFFSET, aborted: aborted(&[(1, 0), (3, 9)]), records: second.concat().into() },
+    ]
+}
+
+/// What a fetch asked: its isolation level and offset.
+type Fetches = Rc<RefCell<Vec<(i8, i64)>>>;
+
+/// Answers fetches from [`log`]; one at its end is left waiting, as by a broker that waits for more.
+async fn serve(port: u16, fetches: Fetches, mut peer: Peer) {
+    peer.greet().await;
+    while let Some(asked) = peer.next().await {
+        match asked.api {
+            ApiKey::Metadata => peer.answer(&asked, &topic(port)).await,
+            ApiKey::Fetch => fetch(&asked, &fetches, &mut peer).await,
+            other => panic!("{other:?} was asked"),
+        }
+    }
+}
+
+fn topic(port: u16) -> MetadataResponse<'static> {
+    let partition = MetadataPartition {
+        leader_id: 1,
+        leader_epoch: 3,
+        replica_nodes: vec![1],
+        isr_nodes: vec![1],
+        ..Default::default()
+    };
+    let topic =
+        MetadataTopic { name: Some("t".into()), topic_id: TOPIC, partitions: vec![partition], ..Default::default() };
+    MetadataResponse { topics: vec![topic], ..metadata(&[(1, port)]) }
+}
+
+async fn fetch(asked: &Asked, fetches: &Fetches, peer: &mut Peer) {
+    let request: FetchRequest<'_> = asked.read();
+    let offset = request.topics[0].partitions[0].fetch_offset;
+    let committed = request.isolation_level == IsolationLevel::ReadCommitted.wire();
+    fetches.borrow_mut().push((request.isolation_level, offset));
+    let Some(answer) = log().into_iter().find(|answer| offset < answer.end) else { return };
+    let partition = FetchPartitionResponse {
+        high_watermark: HIGH_WATERMARK,
+        last_stable_offset: LAST_STABLE_OFFSET,
+        log_start_offset: 0,
+        aborted_transactions: committed.then_some(answer.aborted),
+        records: Some(Records::of_length(answer.records.len())),
+        ..Default::default()
+    };
+    let topic =
+        FetchTopicResponse { topic: "t".into(), topic_id: TOPIC, partitions: [partition].into_iter().collect() };
+    let response = FetchResponse { responses: [topic].into_iter().collect(), ..Default::default() };
+    peer.answer_with(asked, &response, &[answer.records]).await;
+}
+
+/// What a consumer that begins at `from` gets until it stands at the end of the log: records, lag, and what it fetched.
+async fn read(isolation: &str, from: i64) -> (Vec<(i64, String)>, Option<u64>, Vec<(i8, i64)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let fetches = Fetches::default();
+    let seen = Rc::clone(&fetches);
+    let broker = FakeBroker::on(listener, move |_, peer| serve(port, Rc::clone(&seen), peer));
+    let settings = ConsumerSettings::builder()
+        .set("bootstrap.servers", &broker.address)
+        .set("client.id", "tester")
+        .set("isolation.level", isolation)
+        .set("auto.offset.reset", "none")
+        .build()
+        .unwrap();
+    let mut consumer = Consumer::new(settings).unwrap();
+    consumer.assign([part()]).unwrap();
+    consumer.seek(&part(), Offset::new(from).unwrap()).unwrap();
+    let end = Offset::new(LAST_STABLE_OFFSET);
+    let (deadline, mut records) = (Instant::now() + PATIENCE, Vec::new());
+    while consumer.known_position(&part()) != end
+        || fetches.borrow().last().is_none_or(|(_, at)| *at < LAST_STABLE_OFFSET)
+    {
+        assert!(Instant::now() < deadline, "{records:?} came, {:?} were fetched", fetches.borrow());
+        for record in consumer.poll(Duration::from_millis(20)).await.unwrap() {
+            records.push((record.offset.value(), String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
+        }
+    }
+    let lag = consumer.lag(&part());
+    consumer.close(Duration::from_secs(1)).await;
+    (records, lag, fetches.take())
+}
+
+fn texts(records: &[(i64, &str)]) -> Vec<(i64, String)> {
+    records.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect()
+}
+
+#[test]
+fn a_read_committed_consumer_skips_aborted_records_and_markers_and_stands_behind_them() {
+    on_a_thread(async {
+        let (records, lag, fetches) = read("read_committed", 0).await;
+        assert_eq!(records, texts(&[(2, "c2"), (3, "d3"), (7, "e7")]));
+        assert_eq!(lag, Some(0), "what is open above is not its lag");
+        assert_eq!(fetches, [(1, 0), (1, 5), (1, LAST_STABLE_OFFSET)]);
+    });
+}
+
+#[test]
+fn a_consumer_that_begins_within_an_aborted_transaction_skips_the_rest_of_it() {
+    on_a_thread(async {
+        let (records, _, fetches) = read("read_committed", 1).await;
+        assert_eq!(records, texts(&[(2, "c2"), (3, "d3"), (7, "e7")]));
+        assert_eq!(fetches[0], (1, 1));
+        let (records, lag, fetches) = read("read_committed", 8).await;
+        assert_eq!((records, lag), (Vec::new(), Some(0)), "a marker and an aborted transaction are all there is");
+        assert_eq!(fetches, [(1, 8), (1, LAST_STABLE_OFFSET)]);
+    });
+}
+
+#[test]
+fn a_read_uncommitted_consumer_gets_aborted_records_and_no_markers() {
+    on_a_thread(async {
+        let (records, lag, fetches) = read("read_uncommitted", 0).await;
+        let all = [(0, "a0"), (1, "a1"), (2, "c2"), (3, "d3"), (5, "a5"), (7, "e7"), (9, "f9")];
+        assert_eq!(records, texts(&all));
+        assert_eq!(lag, Some(HIGH_WATERMARK.abs_diff(LAST_STABLE_OFFSET)));
+        assert_eq!(fetches, [(0, 0), (0, 5), (0, LAST_STABLE_OFFSET)]);
+    });
+}
