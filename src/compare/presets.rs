@@ -287,8 +287,8 @@ pub fn estimate(cells: &[Cell], pacing: &Pacing, layouts: usize) -> Duration {
     // busy cores.
     const AROUND: f64 = 0.6;
     const RESTART: f64 = 5.0;
-    // A neighbour is noisy for a second or so before the quiet load begins.
-    const NOISE: f64 = 1.5;
+    // The wait for files to go, and a neighbour that is noisy for a second or so before the quiet load begins.
+    const NOISE: f64 = 4.0;
     let turn = |cell: &Cell| {
         let load = cell.plan.duration.as_secs_f64() + cell.plan.warmup_seconds() as f64;
         match cell.shape {
