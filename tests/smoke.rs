@@ -167,6 +167,46 @@ fn a_long_poll_ends_when_its_bytes_come_wherever_they_are_written() {
 }
 
 #[test]
+fn the_stages_of_requests_are_counted_and_fill_no_more_than_their_client_waited() {
+    const POLL: Duration = Duration::from_millis(100);
+    let broker = Broker::start(2, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client, "staged", 4);
+    let began = Instant::now();
+    let records = batch(now(), &["x"], None);
+    // Of four partitions some are on the connection's own shard and some are not.
+    for index in 0..8 {
+        let sent = send_produce(&mut client, "staged", -1, &[(index % 4, &records)]);
+        assert_eq!(produced(&mut client, sent).responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    }
+    let at = |offset| (0..4).map(|index| (index, offset)).collect::<Vec<(i32, i64)>>();
+    for (offset, wait) in [(0, Duration::ZERO), (2, POLL)] {
+        let sent = client.send(FETCH, &fetch_request("staged", &at(offset), wait, 1));
+        assert_eq!(fetched(&mut client, sent).len(), 4);
+    }
+    let waited = began.elapsed();
+    let sums = |key: usize| {
+        let staged: u64 = broker.metrics.iter().map(|shard| shard.requests_staged[key].value()).sum();
+        let nanos =
+            |stage: usize| broker.metrics.iter().map(|shard| shard.stage_nanos[key][stage].value()).sum::<u64>();
+        (staged, [nanos(0), nanos(1), nanos(2)].map(Duration::from_nanos))
+    };
+    let (produces, fetches) = (sums(0), sums(1));
+    assert_eq!((produces.0, fetches.0), (8, 2));
+    let [_, local, remote] = produces.1;
+    assert!(local > Duration::ZERO && remote > Duration::ZERO, "{produces:?}");
+    let [_, local, remote] = fetches.1;
+    assert!(local > Duration::ZERO && remote > Duration::ZERO, "{fetches:?}");
+    let of_fetches: Duration = fetches.1.iter().sum();
+    assert!(of_fetches >= POLL, "the long poll is in it: {of_fetches:?}");
+    let of_all = of_fetches + produces.1.iter().sum::<Duration>();
+    assert!(of_all <= waited, "one client, one request at a time: {of_all:?} of {waited:?}");
+    for (_, latencies) in broker.reports().iter().flat_map(|report| &report.latencies) {
+        assert!(latencies.stages.iter().all(|stage| stage.len() == latencies.total.len()));
+    }
+}
+
+#[test]
 fn answers_keep_the_order_of_requests_when_many_are_sent_at_once() {
     let broker = Broker::start(2, &[]);
     let mut client = broker.connect();

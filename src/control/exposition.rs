@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::groups::GroupFacts;
-use crate::metrics::{API_KEYS, ShardMetrics};
+use crate::metrics::{API_KEYS, ApiLatencies, ShardMetrics, Stage};
 use crate::protocol::ApiKey;
 use crate::shard::calls::{MetricsReport, PartitionFacts, ShardFacts};
 
@@ -133,15 +133,10 @@ fn requests_of(shard: &ShardMetrics, key: usize) -> u64 {
 
 /// Requests and their times, by API.
 fn request_rows(page: &mut Page, scrape: &Scrape) {
-    let mut times = BTreeMap::new();
+    let mut times: BTreeMap<i16, ApiLatencies> = BTreeMap::new();
     for report in reports(scrape) {
-        for (key, histogram) in &report.latencies {
-            times
-                .entry(*key)
-                .and_modify(|sum: &mut hdrhistogram::Histogram<u64>| {
-                    sum.add(histogram).expect("all latency histograms have one range");
-                })
-                .or_insert_with(|| histogram.clone());
+        for (key, latencies) in &report.latencies {
+            times.entry(*key).and_modify(|sum| sum.add(latencies)).or_insert_with(|| latencies.clone());
         }
     }
     for key in 0..API_KEYS {
@@ -150,14 +145,62 @@ fn request_rows(page: &mut Page, scrape: &Scrape) {
             let labels = vec![("request", api_name(key as i16))];
             page.row("kafka_network_requestmetrics_requests", "Requests by API", Kind::Counter, labels, count);
         }
+        stage_rows(page, scrape, key);
     }
-    for (key, histogram) in &times {
-        for (label, quantile) in [("0.50", 0.5), ("0.95", 0.95), ("0.99", 0.99), ("0.999", 0.999)] {
-            let labels = vec![("request", api_name(*key)), ("quantile", label.to_owned())];
-            let millis = histogram.value_at_quantile(quantile) as f64 / 1000.0;
-            let help = "Milliseconds from the request read to its answer queued";
-            page.row("kafka_network_requestmetrics_totaltimems", help, Kind::Gauge, labels, millis);
+    for (key, latencies) in &times {
+        let stages = Stage::ALL.iter().zip(&latencies.stages).map(|(stage, histogram)| {
+            let (name, help) = kafkas_stage(*stage);
+            (name, help, histogram)
+        });
+        let help = "Milliseconds from the request read to its answer queued; what the socket takes is not in it";
+        for (name, help, histogram) in std::iter::once(("totaltimems", help, &latencies.total)).chain(stages) {
+            for (label, quantile) in [("0.50", 0.5), ("0.95", 0.95), ("0.99", 0.99), ("0.999", 0.999)] {
+                let labels = vec![("request", api_name(*key)), ("quantile", label.to_owned())];
+                let millis = histogram.value_at_quantile(quantile) as f64 / 1000.0;
+                page.row(&format!("kafka_network_requestmetrics_{name}"), help, Kind::Gauge, labels, millis);
+            }
         }
+    }
+}
+
+/// Kafka's name for a stage, and what it is here. Kafka's ResponseQueueTimeMs and ResponseSendTimeMs are missing: answers leave
+/// a turn at a time, and when one of them is with the kernel is not seen.
+fn kafkas_stage(stage: Stage) -> (&'static str, &'static str) {
+    match stage {
+        Stage::RequestQueue => (
+            "requestqueuetimems",
+            "Milliseconds from the request read to its turn: waits for requests of its connection before it. Waits for memory come before it is read and are not in it",
+        ),
+        Stage::Local => (
+            "localtimems",
+            "Milliseconds of checking, appending and reading, also from disk; all of a request that is in no other stage",
+        ),
+        Stage::Remote => (
+            "remotetimems",
+            "Milliseconds of waiting: Produce for its acknowledgement (of other shards: with the way there and back), Fetch for data, JoinGroup and SyncGroup for the coordinator and the other members. The answer is queued next; no row tells what the socket takes",
+        ),
+    }
+}
+
+/// The sums behind the stages of one API: what a bench takes the difference of. No rows for an API that nobody used.
+fn stage_rows(page: &mut Page, scrape: &Scrape, key: usize) {
+    let requests = counted(scrape, |shard| shard.requests_staged[key].value());
+    if requests == 0.0 {
+        return;
+    }
+    let request = || ("request", api_name(key as i16));
+    let help = "Answered requests whose stages are in ringlog_request_stage_microseconds";
+    page.row("ringlog_requests_staged", help, Kind::Counter, vec![request()], requests);
+    for (index, stage) in Stage::ALL.into_iter().enumerate() {
+        let nanos = counted(scrape, |shard| shard.stage_nanos[key][index].value());
+        let name = match stage {
+            Stage::RequestQueue => "request_queue",
+            Stage::Local => "local",
+            Stage::Remote => "remote",
+        };
+        let help = "Time of answered requests in each stage; see kafka_network_requestmetrics";
+        let labels = vec![request(), ("stage", name.to_owned())];
+        page.row("ringlog_request_stage_microseconds", help, Kind::Counter, labels, nanos / 1e3);
     }
 }
 
@@ -347,11 +390,14 @@ impl Collector for Page {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Instant;
 
-    #[test]
-    fn counters_that_bench_reads_by_shard_are_there_for_each() {
-        let shard = || ShardScrape {
+    use super::*;
+    use crate::metrics::{Latencies, Stages};
+
+    /// A shard that did nothing, and says so.
+    fn idle_shard() -> ShardScrape {
+        ShardScrape {
             counters: Arc::new(ShardMetrics::default()),
             report: Some(Box::new(MetricsReport {
                 latencies: Vec::new(),
@@ -363,15 +409,16 @@ mod tests {
                 log_bytes: 0,
             })),
             facts: None,
-        };
-        let scrape = Scrape {
-            shards: vec![shard(), shard()],
-            groups: Vec::new(),
-            uptime: Duration::ZERO,
-            node_id: 1,
-            address: String::new(),
-        };
-        let text = render(&scrape, Detail::Sums);
+        }
+    }
+
+    fn scrape(shards: Vec<ShardScrape>) -> Scrape {
+        Scrape { shards, groups: Vec::new(), uptime: Duration::ZERO, node_id: 1, address: String::new() }
+    }
+
+    #[test]
+    fn counters_that_bench_reads_by_shard_are_there_for_each() {
+        let text = render(&scrape(vec![idle_shard(), idle_shard()]), Detail::Sums);
         for name in [
             "produce_batches",
             "produce_bytes",
@@ -386,6 +433,36 @@ mod tests {
             let line = format!("ringlog_{name}_total{{shard=\"1\"}} 0.0");
             assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
         }
+    }
+
+    #[test]
+    fn stages_are_summed_over_shards_for_each_api_that_was_used() {
+        let nanos = |nanos| Duration::from_nanos(nanos);
+        let read_at = Instant::now();
+        let (begun_at, now) = (read_at + nanos(500), read_at + nanos(5500));
+        let times = Stages { read_at, begun_at, waited: nanos(4000) }.ended(now);
+        let latencies = Latencies::default();
+        latencies.record(1, &times);
+        let shard = || {
+            let shard = idle_shard();
+            shard.counters.count_stages(1, &times);
+            let report = Box::new(MetricsReport { latencies: latencies.snapshot(), ..*shard.report.unwrap() });
+            ShardScrape { report: Some(report), ..shard }
+        };
+        let text = render(&scrape(vec![shard(), shard()]), Detail::Sums);
+        for line in [
+            "ringlog_requests_staged_total{request=\"Fetch\"} 2.0",
+            "ringlog_request_stage_microseconds_total{request=\"Fetch\",stage=\"request_queue\"} 1.0",
+            "ringlog_request_stage_microseconds_total{request=\"Fetch\",stage=\"local\"} 2.0",
+            "ringlog_request_stage_microseconds_total{request=\"Fetch\",stage=\"remote\"} 8.0",
+            "kafka_network_requestmetrics_totaltimems{request=\"Fetch\",quantile=\"0.99\"} 0.005",
+            "kafka_network_requestmetrics_requestqueuetimems{request=\"Fetch\",quantile=\"0.99\"} 0.0",
+            "kafka_network_requestmetrics_localtimems{request=\"Fetch\",quantile=\"0.99\"} 0.001",
+            "kafka_network_requestmetrics_remotetimems{request=\"Fetch\",quantile=\"0.99\"} 0.004",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
+        }
+        assert!(!text.contains("{request=\"Produce\""));
     }
 
     #[test]

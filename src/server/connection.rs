@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use smallvec::SmallVec;
 
+use crate::metrics::Stages;
 use crate::protocol::produce::ProduceRequest;
 use crate::protocol::{self, ApiKey, Encoded, HeaderError, Message, RequestHeader, Segment, WireError};
 use crate::rt;
-use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply, Slot};
+use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply};
 use crate::server::dispatch::{decode, dispatch};
 use crate::server::produce::{Acks, Plan};
 use crate::server::{Handle, Server};
@@ -90,6 +91,8 @@ pub(super) struct Context<'a> {
     pub(super) client_id: &'a str,
     /// When the last byte of the request was there.
     pub(super) read_at: Instant,
+    /// How long the request has waited for data or for others; see [`Stages`].
+    waited: Cell<Duration>,
 }
 
 impl Context<'_> {
@@ -122,13 +125,22 @@ impl Context<'_> {
         futures_lite::future::or(async { Ok(future.await) }, gone).await
     }
 
-    /// Waits for `future` as long as the client is there and the shard is not to end: for waits that may take minutes.
+    /// Waits for `future` as long as the client is there and the shard is not to end: for waits that may take minutes, which
+    /// count as the request's waiting.
     pub(super) async fn unless_gone_or_draining<T>(&self, future: impl Future<Output = T>) -> Result<T, Abandoned> {
         let draining = async {
             self.server.drain_begins().await;
             Err(Abandoned)
         };
-        self.unless_gone(futures_lite::future::or(async { Ok(future.await) }, draining)).await?
+        let began = Instant::now();
+        let ended = self.unless_gone(futures_lite::future::or(async { Ok(future.await) }, draining)).await?;
+        self.waited_since(began);
+        ended
+    }
+
+    /// The request waited from `began` until now.
+    pub(super) fn waited_since(&self, began: Instant) {
+        self.waited.set(self.waited.get() + began.elapsed());
     }
 }
 
@@ -290,20 +302,23 @@ impl Connection<'_> {
         let (api, version) = (header.api, header.version);
         self.server.shard().metrics().count_request(api.number());
         let fault = |error| Fault::Body { api, version, error };
+        self.handle.below(if api == ApiKey::Produce { IN_FLIGHT_MAX } else { 1 }).await;
+        let stages = Stages { read_at, begun_at: Instant::now(), waited: Duration::ZERO };
         if api == ApiKey::Produce {
             let request: ProduceRequest<'_> = decode(body, version).map_err(fault)?;
             let plan = Plan::new(self.server, &header, request);
             let correlation_id = header.correlation_id;
-            self.handle.below(IN_FLIGHT_MAX).await;
-            return self.produce(plan, correlation_id, frame, permit, read_at).await;
+            return self.produce(plan, correlation_id, frame, permit, stages).await;
         }
-        self.handle.below(1).await;
         let slot = self.replies.reserve();
         let RequestHeader { correlation_id, client_id, .. } = header;
-        let (server, reader) = (self.server, &*self.reader);
-        let cx = Context { server, reader, api, version, correlation_id, client_id, read_at };
+        let (server, reader, waited) = (self.server, &*self.reader, Cell::default());
+        let cx = Context { server, reader, api, version, correlation_id, client_id, read_at, waited };
         match dispatch(&cx, api, body).await {
-            Ok(reply) => self.answer(slot, reply, api, read_at),
+            Ok(reply) => {
+                answered(server, api, Stages { waited: cx.waited.get(), ..stages }, Instant::now());
+                slot.fill(reply);
+            }
             Err(Unserved::Body(error)) => return Err(fault(error)),
             Err(Unserved::Abandoned) => return Err(Abandoned.into()),
         }
@@ -317,16 +332,18 @@ impl Connection<'_> {
         correlation_id: i32,
         frame: BytesMut,
         permit: Permit,
-        read_at: Instant,
+        stages: Stages,
     ) -> Result<(), Fault> {
         let (acks, version) = (plan.acks(), plan.version());
         let slot = self.replies.reserve();
-        let started = plan.start(self.server, frame, self.reader.memory_bytes(), read_at).await;
+        let started = plan.start(self.server, frame, self.reader.memory_bytes(), stages.read_at).await;
+        let appended_at = Instant::now();
         let (server, replies) = (self.server.clone(), self.replies.clone());
         let in_flight = InFlight::begin(server.clone(), self.handle.clone());
         rt::spawn(async move {
             let (response, all_taken) = started.finish(&server).await;
-            server.shard().latencies().record(ApiKey::Produce.number(), read_at.elapsed().as_micros() as u64);
+            let now = Instant::now();
+            answered(&server, ApiKey::Produce, Stages { waited: now - appended_at, ..stages }, now);
             drop(permit);
             match acks {
                 Acks::Class => {
@@ -345,9 +362,11 @@ impl Connection<'_> {
         });
         Ok(())
     }
+}
 
-    fn answer(&self, slot: Slot, reply: Reply, api: ApiKey, read_at: Instant) {
-        self.server.shard().latencies().record(api.number(), read_at.elapsed().as_micros() as u64);
-        slot.fill(reply);
-    }
+/// Counts a request whose answer is queued `now`.
+fn answered(server: &Server, api: ApiKey, stages: Stages, now: Instant) {
+    let times = stages.ended(now);
+    server.shard().metrics().count_stages(api.number(), &times);
+    server.shard().latencies().record(api.number(), &times);
 }

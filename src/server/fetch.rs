@@ -9,7 +9,7 @@
 
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -62,9 +62,10 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
         let bytes = outcomes.iter().flatten().map(|read| read.counted_bytes).fold(0, usize::saturating_add);
         let settled = |outcome: &Outcome| outcome.as_ref().map_or(true, |read| read.diverging.is_some());
         let complete = bytes >= bytes_min || outcomes.is_empty() || outcomes.iter().any(settled);
-        if complete || cx.server.draining() || std::time::Instant::now() >= deadline {
+        let may_wait = !complete && !cx.server.draining();
+        let Some(began) = may_wait.then(Instant::now).filter(|now| *now < deadline) else {
             return Ok(respond(cx, &request, &wanted, outcomes));
-        }
+        };
         if !std::mem::replace(&mut waited, true) {
             cx.server.shard().metrics().fetch_long_polls.increment();
         }
@@ -74,6 +75,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
         cx.unless_gone(wait).await.inspect_err(|_| {
             cx.server.shard().metrics().fetch_long_polls_cancelled.increment();
         })?;
+        cx.waited_since(began);
     }
 }
 

@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::log::{AppendError, LogStats, ReadError};
+use crate::metrics::ApiLatencies;
 use crate::protocol::batch::BatchInfo;
 use crate::replica::{Isolation, LeadershipError, Limits};
 use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs, TopicPartition};
@@ -264,8 +264,8 @@ pub struct PartitionFacts {
 /// Gauges and histograms of one shard; counters are read from [`crate::metrics::ShardMetrics`] directly.
 #[derive(Clone, Debug)]
 pub struct MetricsReport {
-    /// Microseconds from request read to answer queued, by API key.
-    pub latencies: Vec<(i16, Histogram<u64>)>,
+    /// Of answered requests, by API key.
+    pub latencies: Vec<(i16, ApiLatencies)>,
     /// The logs' counters.
     pub log: LogStats,
     /// The net loop's counters.
