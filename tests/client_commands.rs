@@ -329,6 +329,47 @@ fn kafkas_names_work_as_first_word_and_as_links() {
     assert_eq!(out.lines().count(), 2, "{out}");
 }
 
+/// A counter of the broker's metrics page; none of a row that is not there.
+fn counter(admin: std::net::SocketAddr, row: &str) -> Option<f64> {
+    let mut page = std::net::TcpStream::connect(admin).unwrap();
+    page.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    page.read_to_string(&mut text).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(row)?.trim().parse().ok())
+}
+
+#[test]
+fn a_bench_of_our_broker_tells_the_stages_of_its_requests() {
+    let shell = Shell::start();
+    let Target::Own(broker) = &shell.target else { return };
+    let (admin, page) = (broker.admin.to_string(), shell.home.path().join("page.html"));
+    let staged = "ringlog_requests_staged_total{request=\"Produce\"}";
+    let before = counter(broker.admin, staged).unwrap_or(0.0);
+    let load = ["--rate", "200", "--size", "100", "--duration", "1s", "--warmup", "0s", "--no-ceilings"];
+    let kept = ["--admin", &admin, "--html", page.to_str().unwrap(), "-o", "json"];
+    let run = shell.json(&[&["bench", "e2e"], &load[..], &kept[..]].concat());
+    let stages = run["broker"]["stages"].as_array().unwrap();
+    let names: Vec<&Value> = stages.iter().map(|of| &of["request"]).collect();
+    assert_eq!(names, ["Produce", "Fetch"]);
+    for of in stages {
+        assert!(of["requests"].as_u64().unwrap() > 0, "{of}");
+        for stage in ["request_queue_us", "local_us", "remote_us"] {
+            assert!(of[stage].as_f64().unwrap() >= 0.0, "{stage} of {of}");
+        }
+    }
+    let counted = stages[0]["requests"].as_f64().unwrap();
+    let after = counter(broker.admin, staged).unwrap();
+    assert!(after >= before + counted, "{before} + {counted} and {after}");
+    for stage in ["request_queue", "local", "remote"] {
+        let row = format!("ringlog_request_stage_microseconds_total{{request=\"Produce\",stage=\"{stage}\"}}");
+        assert!(counter(broker.admin, &row).is_some(), "{row}");
+        let kafkas = stage.replace('_', "");
+        let row = format!("kafka_network_requestmetrics_{kafkas}timems{{request=\"Produce\",quantile=\"0.99\"}}");
+        assert!(counter(broker.admin, &row).is_some(), "{row}");
+    }
+    assert!(std::fs::read_to_string(page).unwrap().contains("<section id=\"stages\">"));
+}
+
 #[test]
 fn a_command_starts_in_an_instant() {
     let home = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use super::assemble::moved;
 use super::plan::{Kind, Plan};
 use super::process::{self, DeviceSample, MachineSample, ProcessSample};
 use super::recorder::Interval;
-use super::report::{BrokerFacts, GeneratorFacts, ShardWork};
+use super::report::{BrokerFacts, GeneratorFacts, RequestStages, ShardWork};
 use crate::client::settings::HostPort;
 
 /// How long the metrics page may take.
@@ -28,6 +28,12 @@ const COUNTERS_MAX: usize = 200;
 const SHARDS_MAX: usize = 1024;
 /// Every shard has it, and tells it even while it hangs: it says which shards there are.
 const OF_EVERY_SHARD: &str = "ringlog_produce_batches_total";
+
+/// Answered requests whose stages are counted, by API; and what the stages took them. They are told by shards that hang, too.
+const STAGED: &str = "ringlog_requests_staged_total";
+const STAGE_MICROS: &str = "ringlog_request_stage_microseconds_total";
+/// The APIs whose stages a report carries: those that move records.
+const STAGED_APIS: [&str; 2] = ["Produce", "Fetch"];
 
 /// Counters of a metrics page: by name, then by their labels as they are written there.
 type Counters = BTreeMap<String, BTreeMap<String, f64>>;
@@ -154,6 +160,32 @@ fn shard_work(before: &Counters, after: &Counters) -> Vec<ShardWork> {
     work.filter(|work| *work != ShardWork { shard: work.shard, ..ShardWork::default() }).collect()
 }
 
+/// How long the requests answered between two pages were in each stage. Rows begin with an API's first request: one that the
+/// earlier page lacks was zero then.
+fn stages(before: &Counters, after: &Counters) -> Vec<RequestStages> {
+    if !before.contains_key(OF_EVERY_SHARD) {
+        return Vec::new();
+    }
+    let of = |request: &&str| {
+        let grown = |name: &str, labels: &str| {
+            let after = after.get(name)?.get(labels)?;
+            let before = before.get(name).and_then(|rows| rows.get(labels)).unwrap_or(&0.0);
+            // Less than before: the broker was started anew meanwhile.
+            Some(after - before).filter(|grown| *grown >= 0.0)
+        };
+        let requests = grown(STAGED, &format!("request=\"{request}\"")).filter(|requests| *requests > 0.0)?;
+        let mean = |stage| Some(grown(STAGE_MICROS, &format!("request=\"{request}\",stage=\"{stage}\""))? / requests);
+        Some(RequestStages {
+            request: (*request).to_owned(),
+            requests: requests as u64,
+            request_queue_us: mean("request_queue")?,
+            local_us: mean("local")?,
+            remote_us: mean("remote")?,
+        })
+    };
+    STAGED_APIS.iter().filter_map(of).collect()
+}
+
 /// Adds the costs between two looks to what is known of the broker, per unit of what `totals` says was done.
 pub fn add_costs(facts: &mut BrokerFacts, kind: Kind, before: &Look, after: &Look, totals: &Interval) {
     let seconds = (after.at - before.at).as_secs_f64();
@@ -189,13 +221,16 @@ pub fn add_costs(facts: &mut BrokerFacts, kind: Kind, before: &Look, after: &Loo
     }
     let written = facts.device_written_bytes.or(facts.written_bytes);
     facts.write_amplification = written.and_then(|written| per(written as f64, produced)).filter(|_| kind.produces());
-    let grown = after.counters.keys().filter_map(|name| {
+    // Added up over APIs and stages they would say nothing.
+    let summed = after.counters.keys().filter(|name| ![STAGED, STAGE_MICROS].contains(&name.as_str()));
+    let grown = summed.filter_map(|name| {
         let grown = growth(&before.counters, &after.counters, name).filter(|grown| *grown > 0.0)?;
         Some((name.clone(), grown))
     });
     facts.counters = grown.take(COUNTERS_MAX).collect();
     if facts.software == "ringlog" {
         facts.shards = shard_work(&before.counters, &after.counters);
+        facts.stages = stages(&before.counters, &after.counters);
     }
 }
 
@@ -324,6 +359,54 @@ mod tests {
         {
             let facts = between("ringlog", before, after);
             assert_eq!((facts.shards, facts.counters), (Vec::new(), BTreeMap::new()));
+        }
+    }
+
+    /// A page on which a broker has answered so many requests of an API, with so many microseconds in each stage.
+    fn stages_page(rows: &[(&str, u64, [f64; 3])]) -> Counters {
+        let mut text = "ringlog_produce_batches_total{shard=\"0\"} 1.0\n".to_owned();
+        for (request, requests, micros) in rows {
+            text.push_str(&format!("ringlog_requests_staged_total{{request=\"{request}\"}} {requests}.0\n"));
+            for (stage, micros) in ["request_queue", "local", "remote"].iter().zip(micros) {
+                text.push_str(&format!(
+                    "ringlog_request_stage_microseconds_total{{request=\"{request}\",stage=\"{stage}\"}} {micros}\n"
+                ));
+            }
+        }
+        counters(&text)
+    }
+
+    #[test]
+    fn stages_are_means_of_the_requests_answered_between_the_looks() {
+        let before = stages_page(&[("Metadata", 1, [1.0; 3]), ("Produce", 100, [50.0, 1000.0, 5000.0])]);
+        let after = stages_page(&[
+            ("Fetch", 4, [0.0, 40.0, 2000.0]),
+            ("Metadata", 9, [9.0; 3]),
+            ("Produce", 300, [250.0, 3000.5, 105_000.0]),
+        ]);
+        let stages = |request: &str, requests, [request_queue_us, local_us, remote_us]: [f64; 3]| RequestStages {
+            request: request.to_owned(),
+            requests,
+            request_queue_us,
+            local_us,
+            remote_us,
+        };
+        let facts = between("ringlog", before.clone(), after.clone());
+        assert_eq!(
+            facts.stages,
+            [stages("Produce", 200, [1.0, 10.0025, 500.0]), stages("Fetch", 4, [0.0, 10.0, 500.0])]
+        );
+        assert_eq!(facts.counters, BTreeMap::new());
+        assert_eq!(between("kafka", before, after).stages, []);
+    }
+
+    #[test]
+    fn stages_of_no_requests_of_no_page_and_of_a_broker_started_anew_are_not_told() {
+        let page = |requests| stages_page(&[("Produce", requests, [7.0; 3])]);
+        for (before, after) in
+            [(page(5), page(5)), (Counters::new(), page(5)), (page(5), Counters::new()), (page(5), page(2))]
+        {
+            assert_eq!(between("ringlog", before, after).stages, []);
         }
     }
 }

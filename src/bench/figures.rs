@@ -2,13 +2,13 @@
 //!
 //! Pure. Owns the choice of figures and their words. Does not own drawing (`svg`, `plots`) or the page (`html`). Always
 //! true: a figure appears only when the run has what it shows; several runs are laid over each other in the order given.
-//! Source: the figure list of the report's design (throughput, latency, percentile curve, load curve, batch anatomy, cost, shards).
+//! Source: the figure list of the report's design (throughput, latency, percentile curve, load curve, batch anatomy, cost, stages, shards).
 
 use hdrhistogram::Histogram;
 
-use super::plots::{Bar, Panel, bars, panels};
+use super::plots::{Bar, Panel, Stack, bars, panels, stacks};
 use super::recorder::decode;
-use super::report::{Percentiles, Run, ShardWork};
+use super::report::{Percentiles, RequestStages, Run, ShardWork};
 use super::svg::{Axis, Chart, Line, Mark};
 use super::units;
 
@@ -91,6 +91,7 @@ pub fn all(runs: &[Run]) -> Vec<Figure> {
         batch_anatomy(runs),
         costs(runs),
         ceilings(runs),
+        stages(runs),
         shards(runs),
         broker_counters(runs),
         repeats(runs),
@@ -606,6 +607,74 @@ fn ceilings(runs: &[Run]) -> Option<Figure> {
         title: "Beside the limits of this host".to_owned(),
         caption: "Measured by this tool just before and just after the run. A run during which they moved by more than 15 % is void.".to_owned(),
         svg: if rows.is_empty() { String::new() } else { bars("Share of each limit", &rows, Some(1.0)) },
+        table,
+    })
+}
+
+/// A stage: what it is called, where it stands in a report.
+type StageOf = (&'static str, fn(&RequestStages) -> f64);
+
+const STAGES: [StageOf; 3] = [
+    ("request queue", |stages| stages.request_queue_us),
+    ("local", |stages| stages.local_us),
+    ("remote", |stages| stages.remote_us),
+];
+
+fn stages(runs: &[Run]) -> Option<Figure> {
+    // After the stages, in a colour of its own.
+    const REST: (&str, usize) = ("network and client", 5);
+    let mut table = Table::new(&["run", "request", "requests"]);
+    table.head.extend(STAGES.iter().map(|(name, _)| (*name).to_owned()));
+    table.head.extend(["in the broker", "client's response", REST.0].map(str::to_owned));
+    let told = || runs.iter().flat_map(|run| run.broker.stages.iter().map(move |stages| (run, stages)));
+    let mut names: Vec<&str> = Vec::new();
+    for (_, stages) in told() {
+        if !names.contains(&stages.request.as_str()) {
+            names.push(&stages.request);
+        }
+    }
+    let groups: Vec<Vec<Stack>> = names
+        .iter()
+        .map(|name| {
+            told()
+                .filter(|(_, stages)| stages.request == *name)
+                .map(|(run, stages)| {
+                    let (total, client) = (stages.total_us(), run.client_mean_us(name));
+                    let rest = client.map(|client| client - total).filter(|rest| *rest >= 0.0);
+                    let name = prefixed(run, runs.len(), name);
+                    let times = STAGES.iter().map(|(stage, pick)| (*stage, pick(stages))).zip(0..);
+                    let rest_part = rest.map(|rest| ((REST.0, rest), REST.1));
+                    let part = |((stage, value), style): ((&str, f64), usize)| Bar {
+                        name: format!("{name}, {stage}"),
+                        value,
+                        text: units::micros(value),
+                        style,
+                    };
+                    let parts = times.chain(rest_part).map(part).collect();
+                    let micros = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), units::micros);
+                    let mut row =
+                        vec![name_of(run, runs.len()), stages.request.clone(), units::grouped(stages.requests)];
+                    row.extend(STAGES.iter().map(|(_, pick)| units::micros(pick(stages))));
+                    row.extend([micros(Some(total)), micros(client), micros(rest)]);
+                    table.row(row);
+                    let beside =
+                        client.map_or_else(String::new, |client| format!(", client {}", units::micros(client)));
+                    Stack { name, parts, text: format!("broker {}{beside}", units::micros(total)) }
+                })
+                .collect()
+        })
+        .collect();
+    let rest = Some(REST).filter(|_| table.rows.iter().any(|row| row.last().is_some_and(|cell| cell != "–")));
+    let legend: Vec<(&str, usize)> = STAGES.iter().map(|(name, _)| *name).zip(0..).chain(rest).collect();
+    (!groups.is_empty()).then(|| Figure {
+        id: "stages".to_owned(),
+        title: "Where the time of a request went".to_owned(),
+        caption: "Mean times by the broker's own clock and counters, while measuring; the stages are Kafka's. Request queue: wholly read, waiting for its \
+                  turn on its connection. Local: checked and appended, or read. Remote: waiting for the acknowledgement, or (a long poll) for data to \
+                  come. What remains of the client's mean response time is the network, the kernel and the client: its linger, and how late it sent. \
+                  The client's mean is over records (of fetches: over those that brought some), the broker's over requests."
+            .to_owned(),
+        svg: stacks("Where the time of a request went", &legend, &groups),
         table,
     })
 }

@@ -435,7 +435,9 @@ fn reproduce(out: &mut String, run: &Run, runs: usize) {
 mod tests {
     use super::*;
     use crate::bench::recorder::{encode, histogram, percentiles};
-    use crate::bench::report::{BatchFacts, CeilingFacts, Ceilings, LoadPoint, SearchPoint, Second, ShardWork};
+    use crate::bench::report::{
+        BatchFacts, CeilingFacts, Ceilings, LoadPoint, RequestStages, SearchPoint, Second, ShardWork,
+    };
 
     fn run(label: &str) -> Run {
         let mut latencies = histogram();
@@ -478,6 +480,13 @@ mod tests {
                 ..ShardWork::default()
             })
             .collect();
+        run.broker.stages = vec![RequestStages {
+            request: "Produce".to_owned(),
+            requests: 4321,
+            request_queue_us: 0.5,
+            local_us: 20.0,
+            remote_us: 300.0,
+        }];
         run.ceilings = Some(CeilingFacts {
             before: Ceilings { disk_write_bytes_per_second: 5e8, ..Ceilings::default() },
             ..CeilingFacts::default()
@@ -513,6 +522,7 @@ mod tests {
             "batches",
             "cost",
             "ceilings",
+            "stages",
             "shards",
         ] {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
@@ -554,6 +564,43 @@ mod tests {
         assert!(under.contains("<tr><td>new</td><td>1</td><td>4,322</td>"));
         assert!(!picture.contains("kafka") && !under.contains("kafka"));
         assert!(!page(&[kafka]).contains("id=\"shards\""));
+    }
+
+    #[test]
+    fn the_stages_of_a_request_are_in_the_picture_and_in_the_table_alike_with_what_remains() {
+        let mut one = run("");
+        one.results.response_us.as_mut().unwrap().mean = 1320.5;
+        let page = page(&[one]);
+        let (picture, under) = section(&page, "stages");
+        for (stage, time) in [
+            ("request queue", "0.500 µs"),
+            ("local", "20.0 µs"),
+            ("remote", "300 µs"),
+            ("network and client", "1.00 ms"),
+        ] {
+            assert!(picture.contains(&format!("<title>Produce, {stage}: {time}</title>")), "{stage} {picture}");
+            assert!(
+                under.contains(&format!("<th>{stage}</th>")) && under.contains(&format!("<td>{time}</td>")),
+                "{under}"
+            );
+        }
+        assert!(picture.contains(">broker 320 µs, client 1.32 ms</text>"), "{picture}");
+    }
+
+    #[test]
+    fn stages_without_a_clients_time_have_no_remainder_and_brokers_that_tell_none_no_figure() {
+        let mut consuming = run("ours");
+        consuming.kind = "consume".to_owned();
+        let mut kafka = run("kafka");
+        kafka.broker.stages.clear();
+        let all = page(&[consuming, kafka.clone()]);
+        let (picture, under) = section(&all, "stages");
+        assert!(
+            picture.contains("<title>ours: Produce, local: 20.0 µs</title>") && !picture.contains("network and client")
+        );
+        assert!(under.contains("<tr><td>ours</td><td>Produce</td><td>4,321</td>") && !under.contains("kafka"));
+        assert!(under.contains("<td>–</td><td>–</td></tr>"));
+        assert!(!page(&[kafka]).contains("id=\"stages\""));
     }
 
     #[test]

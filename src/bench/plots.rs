@@ -53,6 +53,76 @@ pub fn bars(title: &str, rows: &[Bar], full: Option<f64>) -> String {
     out
 }
 
+/// A row of parts that add up.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    /// What it is.
+    pub name: String,
+    /// From the left. Their names are said in tooltips.
+    pub parts: Vec<Bar>,
+    /// What stands beside it.
+    pub text: String,
+}
+
+/// Horizontal bars of parts. The rows of each group share a scale, from zero to the longest of them; `parts` names the parts and
+/// their colours.
+pub fn stacks(title: &str, parts: &[(&str, usize)], groups: &[Vec<Stack>]) -> String {
+    const ROW: f64 = 30.0;
+    const GAP: f64 = 12.0;
+    const NAMES: f64 = 200.0;
+    const NUMBERS: f64 = 220.0;
+    const ROOM: f64 = WIDTH - NAMES - NUMBERS;
+    const LETTER: f64 = 6.6;
+    let (legend, legend_height) = legend(parts);
+    let rows: usize = groups.iter().map(Vec::len).sum();
+    let height = legend_height + 8.0 + ROW * rows as f64 + GAP * groups.len().saturating_sub(1) as f64;
+    let mut out = open(title, height);
+    out.push_str(&legend);
+    let mut top = legend_height + 8.0;
+    for group in groups {
+        let long = |stack: &Stack| stack.parts.iter().map(|part| part.value.max(0.0)).sum::<f64>();
+        let longest = group.iter().map(long).fold(f64::MIN_POSITIVE, f64::max);
+        for stack in group {
+            _ = write!(
+                out,
+                "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"band\" x=\"{NAMES}\" y=\"{top:.1}\" \
+                 width=\"{ROOM}\" height=\"20\"/><text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                NAMES - 12.0,
+                top + 14.5,
+                escape(&stack.name),
+                WIDTH - NUMBERS + 12.0,
+                top + 14.5,
+                escape(&stack.text)
+            );
+            let mut left = NAMES;
+            for part in &stack.parts {
+                let wide = part.value.max(0.0) / longest * ROOM;
+                _ = write!(
+                    out,
+                    "<rect class=\"f{}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"20\"><title>{}: {}</title></rect>",
+                    part.style % super::svg::STYLES,
+                    escape(&part.name),
+                    escape(&part.text)
+                );
+                if part.text.chars().count() as f64 * LETTER + 8.0 < wide {
+                    _ = write!(
+                        out,
+                        "<text class=\"tick\" style=\"fill:var(--paper)\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                        left + wide / 2.0,
+                        top + 14.0,
+                        escape(&part.text)
+                    );
+                }
+                left += wide;
+            }
+            top += ROW;
+        }
+        top += GAP;
+    }
+    out.push_str("</svg>");
+    out
+}
+
 /// One quantity of several things, each an upright bar, on a scale of its own.
 #[derive(Clone, Debug)]
 pub struct Panel {
@@ -413,6 +483,34 @@ mod tests {
             let svg = panels("t", &[], &[Panel { name: "none".to_owned(), groups }]);
             assert!(svg.ends_with("</svg>") && !svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<rect"));
         }
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_each_group_has_its_own_scale() {
+        let part = |value: f64| Bar { name: format!("part {value}"), value, text: format!("{value} s"), style: 0 };
+        let stack = |values: &[f64]| Stack {
+            name: "a".to_owned(),
+            parts: values.iter().map(|value| part(*value)).collect(),
+            text: "all".to_owned(),
+        };
+        let svg = stacks("t", &[("part", 0)], &[vec![stack(&[1.0, 3.0]), stack(&[2.0])], vec![stack(&[1000.0])]]);
+        // 440 units of room for 4 s in the first group, and for 1000 s in the second.
+        for rect in
+            ["x=\"200.0\" y=\"30.0\" width=\"110.0\"", "x=\"310.0\" y=\"30.0\" width=\"330.0\"", "width=\"220.0\""]
+        {
+            assert!(svg.contains(rect), "{rect} in {svg}");
+        }
+        assert_eq!(svg.matches("width=\"440.0\"").count(), 1, "{svg}");
+        assert!(svg.contains("<title>part 1000: 1000 s</title>") && svg.contains(">3 s</text>"), "{svg}");
+    }
+
+    #[test]
+    fn stacks_of_nothing_have_no_broken_numbers_and_no_words_without_room() {
+        let part = Bar { name: "a".to_owned(), value: 0.0, text: "0 µs".to_owned(), style: 9 };
+        let empty = Stack { name: "a".to_owned(), parts: vec![part], text: String::new() };
+        let svg = stacks("t", &[("a", 0)], &[Vec::new(), vec![empty]]);
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("width=\"0.0\""), "{svg}");
+        assert!(!svg.contains(">0 µs</text>") && svg.contains("<title>a: 0 µs</title>"), "{svg}");
     }
 
     #[test]

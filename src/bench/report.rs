@@ -14,7 +14,8 @@
 //! broker          cpu_ms_per_mb, cpu_us_per_request, cpu_ms_per_1000_records, rss_bytes, write_amplification, …,
 //!                 counters and shards (ours, when its metrics page is known): growth while measuring; of each shard
 //!                 {shard, produce_batches, produce_bytes, fetch_bytes, log_writes, log_written_bytes,
-//!                 log_prewritten_bytes, net_full_turns, net_parks, watchdog_kicks}
+//!                 log_prewritten_bytes, net_full_turns, net_parks, watchdog_kicks}; stages (likewise): of Produce and
+//!                 of Fetch {request, requests, request_queue_us, local_us, remote_us}, means while measuring
 //! ceilings        before, after: disk, flush, loopback, crc32c · drift
 //! series          one object a second · histograms: HdrHistogram V2 compressed, base64
 //! ```
@@ -351,6 +352,33 @@ pub struct BrokerFacts {
     /// Some of the same for each of our broker's shards, by their index.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardWork>,
+    /// What the time of our broker's requests went into: of Produce and of Fetch, where there were any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<RequestStages>,
+}
+
+/// What the time of one API's requests went into, from wholly read by our broker to the answer queued there. Means over the
+/// requests answered while measuring; together they are the broker's whole time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestStages {
+    /// `Produce` or `Fetch`.
+    pub request: String,
+    /// Answered.
+    pub requests: u64,
+    /// Waiting for their turn on their connection.
+    pub request_queue_us: f64,
+    /// Checking, appending, reading.
+    pub local_us: f64,
+    /// Waiting for the acknowledgement, or for data.
+    pub remote_us: f64,
+}
+
+impl RequestStages {
+    /// All of them.
+    pub fn total_us(&self) -> f64 {
+        self.request_queue_us + self.local_us + self.remote_us
+    }
 }
 
 /// What one shard of our broker did while measuring, by the names of its counters; what it did not tell is left out.
@@ -580,6 +608,16 @@ impl Run {
         text
     }
 
+    /// The mean response time that the client saw of Produce or of Fetch, where it is what the run measures.
+    pub fn client_mean_us(&self, request: &str) -> Option<f64> {
+        let measured = match self.kind.as_str() {
+            "produce" | "e2e" | "mixed" => "Produce",
+            "consume" => "Fetch",
+            _ => return None,
+        };
+        self.results.response_us.as_ref().filter(|_| request == measured).map(|all| all.mean)
+    }
+
     /// The latency people ask for first: response time, or end to end where nothing was sent.
     pub fn headline_latency(&self) -> Option<&Percentiles> {
         match self.kind.as_str() {
@@ -627,6 +665,7 @@ mod tests {
         run.results.response_us = Some(Percentiles { count: 3, p50: 7, ..Percentiles::default() });
         run.series.push(Second { t: 1, acked: 5, ..Second::default() });
         run.broker.shards.push(ShardWork { shard: 3, log_writes: Some(9), ..ShardWork::default() });
+        run.broker.stages.push(RequestStages { request: "Produce".to_owned(), remote_us: 0.25, ..Default::default() });
         assert!(run.to_json().contains("\"log_writes\": 9") && !run.to_json().contains("net_parks"));
         assert_eq!(Run::from_json(&run.to_json()), Ok(run));
     }

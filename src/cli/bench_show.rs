@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bench::html::verdict_words;
 use crate::bench::load::Progress;
-use crate::bench::report::{Percentiles, Run};
+use crate::bench::report::{Percentiles, RequestStages, Run};
 use crate::bench::units;
 
 /// What is shown meanwhile.
@@ -163,6 +163,19 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
             None => broker.cores_busy.map(|busy| format!("{} cores busy", units::digits(busy))),
         }
     });
+    row("broker stages", &|run| {
+        let of = |stages: &RequestStages| {
+            format!(
+                "{}: queue {}, local {}, remote {}",
+                stages.request,
+                units::micros(stages.request_queue_us),
+                units::micros(stages.local_us),
+                units::micros(stages.remote_us)
+            )
+        };
+        let told: Vec<String> = run.broker.stages.iter().map(of).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    });
     row("broker memory", &|run| run.broker.rss_bytes.map(|bytes| units::bytes(bytes as f64)));
     row("to the device", &|run| {
         let written = run.broker.device_written_bytes.or(run.broker.written_bytes)?;
@@ -292,6 +305,23 @@ mod tests {
         lossy.verification.lost = 1;
         let text = text(&[lossy]);
         assert!(!text.contains("123,456") && text.contains("1 LOST"), "{text}");
+    }
+
+    #[test]
+    fn a_broker_that_tells_its_stages_has_a_line_of_them() {
+        let mut ours = run("");
+        let stages = |request: &str| RequestStages {
+            request: request.to_owned(),
+            local_us: 20.0,
+            remote_us: 1200.0,
+            ..RequestStages::default()
+        };
+        ours.broker.stages = vec![stages("Produce"), stages("Fetch")];
+        let expected =
+            "Produce: queue 0 µs, local 20.0 µs, remote 1.20 ms; Fetch: queue 0 µs, local 20.0 µs, remote 1.20 ms";
+        let shown = text(&[ours]);
+        assert!(shown.contains("broker stages") && shown.contains(expected), "{shown}");
+        assert!(!text(&[run("")]).contains("stages"));
     }
 
     #[test]
