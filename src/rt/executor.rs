@@ -20,6 +20,7 @@ use glommio::{ExecutorJoinHandle, GlommioError, LocalExecutorBuilder, Placement,
 pub use super::host::probe_host;
 use super::host::{LockedMemory, memlock_bytes};
 use super::pulse::{Pulse, Watchdog};
+use super::raw;
 use super::ring::Ring;
 use super::task::{Current, PREEMPT_EVERY, spawn, spawn_unseen};
 use crate::types::ShardIndex;
@@ -196,9 +197,10 @@ impl StartedShard {
         let (go, go_receiver) = mpsc::channel();
         let starting = serialise();
         let rings_before = rings().map_err(|error| other("/proc/self/fd", &error))?;
+        let mut thread = NewThread::named(format!("shard-{index}"));
         let shared = pulse.clone();
         let handle = LocalExecutorBuilder::new(Placement::Fixed(cpu))
-            .name(&format!("shard-{index}"))
+            .name(&thread.name)
             .io_memory(memory.pool_bytes)
             .ring_depth(memory.ring_depth)
             .preempt_timer(preempt_every())
@@ -232,14 +234,18 @@ impl StartedShard {
                 result
             })
             .map_err(|error| explain(index, &error))?;
-        // The watchdog does not look yet, and glommio can park with the start among its forgotten tasks.
+        // The watchdog does not look yet, and glommio can park with the start among its forgotten tasks. Before the first of
+        // them has run there is nobody to wake.
         let mut listener: Option<Waker> = None;
         let is_ready = loop {
             match started.recv_timeout(START_KICK_EVERY) {
                 Ok(Progress::Listening(waker)) => listener = Some(waker),
                 Ok(Progress::Ready) => break true,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break false,
-                Err(mpsc::RecvTimeoutError::Timeout) => listener.iter().for_each(Waker::wake_by_ref),
+                Err(mpsc::RecvTimeoutError::Timeout) => match &listener {
+                    Some(waker) => waker.wake_by_ref(),
+                    None => thread.interrupt_sleep(),
+                },
             }
         };
         if is_ready {
@@ -321,6 +327,43 @@ fn rings() -> std::io::Result<Vec<RawFd>> {
         }
     }
     Ok(rings)
+}
+
+/// The thread that an executor is given. glommio names it and keeps it to itself.
+struct NewThread {
+    name: String,
+    /// Threads of that name that were there before: other brokers of this process.
+    before: Vec<i32>,
+    /// Once found.
+    id: Option<i32>,
+}
+
+impl NewThread {
+    fn named(name: String) -> Self {
+        Self { before: Self::all(&name), name, id: None }
+    }
+
+    /// Ends its sleep in io_uring, if it is there. An executor that took longer than its preempt timer to come from arming it to
+    /// its queues goes to sleep with everything still to do.
+    fn interrupt_sleep(&mut self) {
+        self.id = self.id.or_else(|| Self::all(&self.name).into_iter().find(|id| !self.before.contains(id)));
+        let Some(id) = self.id else { return };
+        // Other calls of a start, such as the registration of memory on older kernels, may fail when interrupted.
+        let call = fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
+        if call.split(' ').next() == Some(&*libc::SYS_io_uring_enter.to_string()) {
+            raw::interrupt(id);
+        }
+    }
+
+    /// None where `/proc` cannot be read: then nobody is interrupted.
+    fn all(name: &str) -> Vec<i32> {
+        let ids = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter(|id: &i32| {
+            fs::read_to_string(format!("/proc/self/task/{id}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+        })
+        .collect()
+    }
 }
 
 /// What an executor that starts tells its starter.
@@ -411,6 +454,28 @@ mod tests {
 
     pub(super) fn preempt_every() -> Duration {
         PREEMPT.get()
+    }
+
+    #[test]
+    fn a_new_thread_that_sleeps_in_io_uring_is_woken() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let mut thread = NewThread::named("shard-asleep".to_owned());
+        let (sender, receiver) = mpsc::channel();
+        let sleeper = std::thread::Builder::new().name(thread.name.clone()).spawn(move || {
+            let ring = io_uring::IoUring::new(2).unwrap();
+            // Nothing was submitted, so nothing completes.
+            let _ = sender.send(ring.submit_and_wait(1).map_err(|error| error.kind()));
+        });
+        let began = Instant::now();
+        let woken = loop {
+            assert!(began.elapsed() < PATIENCE, "it sleeps for ever");
+            thread.interrupt_sleep();
+            if let Ok(woken) = receiver.recv_timeout(Duration::from_millis(1)) {
+                break woken;
+            }
+        };
+        assert_eq!(woken, Err(std::io::ErrorKind::Interrupted));
+        sleeper.unwrap().join().unwrap();
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Shell. The unsafe lines of `rt` besides its `ring`: receiving into unwritten memory, naming glommio's own descriptors,
-//! waiting for a descriptor through glommio's ring, and asking the kernel whether io_uring is allowed.
+//! waiting for a descriptor through glommio's ring, asking the kernel whether io_uring is allowed, and interrupting a thread.
 //!
 //! Owns nothing and decides nothing. Every function is safe to call; what makes it so stands at its block.
 #![allow(unsafe_code)]
@@ -8,6 +8,7 @@ use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::pin::Pin;
+use std::sync::Once;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
@@ -62,6 +63,29 @@ impl Future for Readable {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut *self.0).poll_read(context, &mut [0]).map(|_| ())
     }
+}
+
+/// Ends the system call that thread `id` of this process sleeps in, with EINTR. Nothing else happens to it: the signal, SIGURG,
+/// is the one that means nothing to anybody. An id that is no thread's any more is nobody's harm.
+pub(super) fn interrupt(id: i32) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    static HANDLED: Once = Once::new();
+    // An ignored signal would not end a sleep, so there must be a handler; one that is there already will do.
+    HANDLED.call_once(|| {
+        // SAFETY: all zeroes are a valid `sigaction`; the handler does nothing, so it may run anywhere at any time; calls it
+        // interrupts are restarted where they can be.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGURG, std::ptr::null(), &raw mut action);
+            if matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+                action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut());
+            }
+        }
+    });
+    // SAFETY: takes three integers; a thread of this process or none gets a signal that has a handler.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, libc::SIGURG) };
 }
 
 /// Tries to set up a ring of `entries`, and closes it again.
