@@ -358,7 +358,10 @@ impl Leader<'_> {
             keep: self.settings.keep,
             program: &self.settings.program,
             kafka_home: self.settings.kafka_home.as_deref(),
-            settings: self.settings.pacing.soak.map(soak::broker_settings).unwrap_or_default(),
+            settings: Side::broker_settings()
+                .into_iter()
+                .chain(self.settings.pacing.soak.into_iter().flat_map(soak::broker_settings))
+                .collect(),
         };
         let watcher = &mut *self.watcher;
         let mut say = |what: String| watcher(Event::Step(what));

@@ -18,8 +18,9 @@ use crate::bench::{report::REPORT_BYTES_MAX, units};
 use crate::client::admin::NewTopic;
 use crate::client::{Admin, AdminSettings, Io, Settings as _};
 
-/// Files of deleted topics are removed after this, at both targets: a minute of them would fill a disk.
-const DELETE_DELAY_MS: &str = "1000";
+/// Files of deleted topics are removed after this, at both targets: a minute of them would fill a disk, and each turn waits for
+/// it. Not 0, with which Kafka looks for them without a pause.
+const DELETE_DELAY_MS: &str = "100";
 /// How long creating or deleting a topic of many partitions may take.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -227,6 +228,11 @@ impl Side {
     pub(super) fn plan(&self, plan: &Plan) -> Plan {
         let admin = self.broker.as_ref().and_then(|broker| broker.admin.clone()).or_else(|| self.admin.clone());
         Plan { bootstrap: self.address.clone(), pid: self.pid(), admin, label: self.facts.name.clone(), ..plan.clone() }
+    }
+
+    /// The settings of a broker to be started. A topic's own delay is not asked when all of it is deleted, at Kafka.
+    pub(super) fn broker_settings() -> Vec<(String, String)> {
+        vec![("log.segment.delete.delay.ms".to_owned(), DELETE_DELAY_MS.to_owned())]
     }
 
     /// The settings of a topic that promises `class`, in the words of this side.

@@ -2,7 +2,8 @@
 //!
 //! Shell; blocking. Owns how each shape of a workload is carried out and what is counted around the run itself: the machine's
 //! processor time including write-back. Does not own order or warm-up (`run`). Always true: what a turn wrote is synced
-//! before the next one begins, so that nobody pays for another's dirty pages; its topic is deleted whatever happened.
+//! and its topic deleted, whatever happened, and the files are gone before the next one begins, so that nobody pays for
+//! another's dirty pages or unlinked blocks.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -28,8 +29,10 @@ const FIRST_ACK_TIMEOUT: Duration = Duration::from_secs(180);
 const KILL_AFTER: Duration = Duration::from_secs(3);
 /// How long a noisy neighbour may take until it is answered.
 const LOUD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Files of a deleted topic are removed after a second; this is twice that and some.
-const SETTLE: Duration = Duration::from_millis(2500);
+/// How long is waited for the files of a deleted topic to go.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same where they cannot be looked for, because the broker was not started here.
+const SETTLE_UNSEEN: Duration = Duration::from_millis(500);
 /// How often is looked around while waiting.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long filling a topic may take.
@@ -99,6 +102,7 @@ impl Turn<'_> {
         if self.cell.shape == Shape::Neighbour {
             side.delete(&noisy);
         }
+        self.settle(side, &topic);
         ended
     }
 
@@ -125,7 +129,6 @@ impl Turn<'_> {
         watcher: &mut dyn FnMut(Progress),
     ) -> Result<Measurement, String> {
         let quiet = self.plan(side, topic);
-        self.settle()?;
         let (alone, _) = self.load(side, &quiet, watcher)?;
         let noise = Plan { topic: TopicPlan::Named(noisy.to_owned()), ..noise(&quiet) };
         let stop = Cancel::default();
@@ -168,17 +171,21 @@ impl Turn<'_> {
         Ok(one)
     }
 
-    /// Waits until the files of the turn before are gone. Hundreds of megabytes of noise, unlinked during a quiet load, made its
-    /// p99 50 to 105 ms where it is 8 to 13 without (four turns each, unoptimized build, two busy cores, ext4).
-    fn settle(&self) -> Result<(), String> {
-        let until = Instant::now() + SETTLE;
-        while Instant::now() < until {
-            if self.cancel.is_cancelled() {
-                return Err("interrupted".to_owned());
-            }
+    /// Waits until the files of the turn's topics are gone and the file system has written down that they are. Hundreds of
+    /// megabytes, unlinked during a quiet load, made its p99 50 to 105 ms where it is 8 to 13 without (four turns each,
+    /// unoptimized build, two busy cores, ext4).
+    fn settle(&self, side: &Side, topic: &str) {
+        let Some(data) = side.data() else { return pause(SETTLE_UNSEEN) };
+        let until = Instant::now() + SETTLE_TIMEOUT;
+        let is_of_topic = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(topic);
+        let is_left = || std::fs::read_dir(&data).into_iter().flatten().flatten().any(is_of_topic);
+        while is_left() && Instant::now() < until && !self.cancel.is_cancelled() {
             pause(LOOK_AROUND);
         }
-        Ok(())
+        if let Ok(directory) = std::fs::File::open(&data) {
+            // A file system that cannot has nothing to wait for.
+            _ = rustix::fs::syncfs(&directory);
+        }
     }
 
     /// Waits until the noise has had its first second.
