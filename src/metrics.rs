@@ -158,9 +158,10 @@ impl ShardMetrics {
 pub enum Stage {
     /// Wholly read, but its turn has not come: requests of its connection before it are not answered yet.
     RequestQueue,
-    /// The shard works for it: it is parsed and checked, appends or reads. Also whatever is no wait of the next stage.
+    /// The shard works for it: it is parsed and checked, or reads. Also whatever is no wait of the next stage.
     Local,
-    /// It waits: for its acknowledgement or another shard's, for data, for the other members of its group.
+    /// It waits: for its acknowledgement, here or from another shard (its append, of about a microsecond, is counted in), for data,
+    /// for the other members of its group.
     Remote,
 }
 

@@ -120,6 +120,78 @@ fn a_responder_may_wait_and_a_dropped_one_answers_gone() {
 }
 
 #[test]
+fn what_follows_an_answer_is_run_once_and_a_panic_in_it_is_contained() {
+    let (seeds, _port) = hop::mesh(2, 4);
+    let main = |index: usize, _net, hops: Hops<u64, u64>| async move {
+        let (told, changed) = (Rc::new(RefCell::new(Vec::new())), Event::default());
+        for question in [0, 1, 2, 3, 4, 5] {
+            let (told, changed) = (told.clone(), changed.clone());
+            hops.call_then(1 - index, question, move |answer| {
+                told.borrow_mut().push(answer);
+                changed.notify_all();
+                assert!(question != 2, "this is what the test wants");
+            });
+        }
+        while told.borrow().len() < 6 {
+            changed.wait().await;
+        }
+        // Answers come in their own order, and whoever is not answered is told so.
+        assert_eq!(*told.borrow(), [Err(Gone), Ok(11), Ok(12), Ok(13), Ok(14), Ok(15)]);
+        assert_eq!((rt::panics(), hops.call(1 - index, 6).await), (1, Ok(16)));
+    };
+    on_two_shards((seeds, main), |question, responder| {
+        if question > 0 {
+            responder.answer(10 + question);
+        }
+    });
+}
+
+#[test]
+fn what_would_follow_an_answer_is_dropped_with_its_shard() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let (seeds, _port) = hop::mesh(2, 4);
+    let seeds = share(seeds);
+    let asked = Arc::new(AtomicBool::new(false));
+    let counted = dropped.clone();
+    let shards = start(two_shards(), move |index| {
+        let (seed, asked, dropped) = (seeds(index), asked.clone(), counted.clone());
+        async move {
+            let net = Net::start(NetConfig::default()).unwrap();
+            let held = Rc::new(RefCell::new(Vec::new()));
+            let told = asked.clone();
+            let hops = seed.start(&net, move |_, responder| {
+                held.borrow_mut().push(responder);
+                told.store(true, Ordering::SeqCst);
+            });
+            if index == 0 {
+                // It holds what holds it, as a request holds its server.
+                let (counted, own) = (Counted(dropped), hops.clone());
+                hops.call_then(1, 0, move |_| drop((counted, own)));
+                while !asked.load(Ordering::SeqCst) {
+                    rt::sleep(Duration::from_millis(1)).await;
+                }
+                return;
+            }
+            // Answers nothing for as long as shard 0 lives.
+            let began = Instant::now();
+            while dropped.load(Ordering::SeqCst) == 0 && began.elapsed() < PATIENCE {
+                rt::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    })
+    .unwrap();
+    shards.join().unwrap();
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[test]
 fn a_shard_that_ends_leaves_nobody_waiting() {
     let (seeds, port) = hop::mesh(2, 16);
     let seeds = share(seeds);

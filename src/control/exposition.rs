@@ -173,11 +173,11 @@ fn kafkas_stage(stage: Stage) -> (&'static str, &'static str) {
         ),
         Stage::Local => (
             "localtimems",
-            "Milliseconds of checking, appending and reading, also from disk; all of a request that is in no other stage",
+            "Milliseconds of checking and reading, also from disk; all of a request that is in no other stage",
         ),
         Stage::Remote => (
             "remotetimems",
-            "Milliseconds of waiting: Produce for its acknowledgement (of other shards: with the way there and back), Fetch for data, JoinGroup and SyncGroup for the coordinator and the other members. The answer is queued next; no row tells what the socket takes",
+            "Milliseconds of waiting: Produce from its append to its acknowledgement (of other shards: with the way there and back), Fetch for data, JoinGroup and SyncGroup for the coordinator and the other members. The answer is queued next; no row tells what the socket takes",
         ),
     }
 }

@@ -30,14 +30,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
 
 use crate::rt::file::{AlignedBuf, BLOCK_BYTES, DirectFile, IO_BYTES_MAX};
-use crate::rt::{self, Event, Task};
+use crate::rt::{self, Event};
 use crate::types::Offset;
 
 use super::Log;
@@ -177,7 +179,7 @@ async fn run(log: Rc<Log>) {
     let stop = writer.run().await;
     // Nothing is dropped mid-flight: the buffers belong to the kernel until it gives them back.
     for write in writer.in_flight.drain(..) {
-        write.task.join().await;
+        drop(write.write.await);
     }
     drop(guard);
     *log.appender.work.borrow_mut() = None;
@@ -202,9 +204,10 @@ impl Drop for TaskGuard<'_> {
     }
 }
 
-/// A write given to the kernel.
+/// A write given to the kernel. It holds its turn until it is awaited, so nothing else may be awaited meanwhile that waits for
+/// others' turns.
 struct InFlight {
-    task: Task<io::Result<AlignedBuf>>,
+    write: Pin<Box<dyn Future<Output = io::Result<AlignedBuf>>>>,
     /// End of it in the segment.
     end_bytes: u64,
     /// End of the last batch that is whole with it.
@@ -258,11 +261,15 @@ impl Writer {
         if self.in_flight.is_empty() {
             return !appender.is_stopping.get();
         }
+        let has_room = |target: &Target| {
+            target.position.is_multiple_of(BLOCK)
+                && target.segment.allocated.get() >= target.position + OVERLAP_PENDING_BYTES as u64
+        };
         let same = self.target.as_ref().filter(|target| Rc::ptr_eq(&target.segment, &first.segment));
         self.in_flight.len() < WRITES_IN_FLIGHT_MAX
             && self.log.shared().writes.is_free()
             && appender.pending_bytes.get() >= OVERLAP_PENDING_BYTES
-            && same.is_some_and(|target| target.position.is_multiple_of(BLOCK))
+            && same.is_some_and(has_room)
     }
 
     /// Begins the next write: opens its segment, waits for blocks, gathers batches into one buffer.
@@ -278,9 +285,16 @@ impl Writer {
             self.log.appender.pending.borrow_mut().pop_front();
             return Ok(());
         }
-        wait_for_blocks(&self.log, &segment, &target.file, target.position + wanted as u64).await?;
+        let overlaps = !self.in_flight.is_empty();
+        if !overlaps {
+            wait_for_blocks(&self.log, &segment, &target.file, target.position + wanted as u64).await?;
+        }
         let head = self.head_block(head_bytes).await?;
-        let permit = self.log.shared().writes.acquire().await;
+        let permit = match self.log.shared().writes.try_acquire() {
+            Some(permit) => permit,
+            None if overlaps => return Ok(()),
+            None => self.log.shared().writes.acquire().await,
+        };
         let Some(target) = &mut self.target else { return Ok(()) };
         // More may have come while we waited; it goes along, as far as there are blocks.
         let wanted = self.log.pending_bytes_of(&segment, IO_BYTES_MAX);
@@ -295,11 +309,15 @@ impl Writer {
         target.position += taken_bytes as u64;
 
         let file = target.file.clone();
-        let task = rt::spawn(async move {
+        let mut write: Pin<Box<dyn Future<Output = _>>> = Box::pin(async move {
             let _permit = permit;
             file.write(buffer, start_position).await
         });
-        self.in_flight.push_back(InFlight { task, end_bytes: target.position, whole });
+        // The first poll gives it to the kernel.
+        if let Some(done) = futures_lite::future::poll_once(&mut write).await {
+            write = Box::pin(std::future::ready(done));
+        }
+        self.in_flight.push_back(InFlight { write, end_bytes: target.position, whole });
         allocate_ahead(&self.log, target);
         Ok(())
     }
@@ -307,10 +325,9 @@ impl Writer {
     /// Waits for the oldest write; what it completed is written.
     async fn finish(&mut self, write: InFlight) -> Result<(), Stop> {
         let Some(target) = &self.target else { return Ok(()) };
-        let buffer = match write.task.join().await {
-            Some(Ok(buffer)) => buffer,
-            Some(Err(error)) => return Err(failed(&self.log, &target.segment, "write", &error)),
-            None => return Err(Stop::Failed("the write task ended early".to_owned())),
+        let buffer = match write.write.await {
+            Ok(buffer) => buffer,
+            Err(error) => return Err(failed(&self.log, &target.segment, "write", &error)),
         };
         let written_bytes = buffer.as_slice().len() as u64;
         let (writes, bytes) = self.log.appender.writes.get();

@@ -56,6 +56,11 @@ impl LogRuntime {
         }))
     }
 
+    /// Bytes appended and not yet given to the device.
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.counters.get().pending_bytes
+    }
+
     /// Gauges and counters.
     pub fn stats(&self) -> LogStats {
         LogStats {
@@ -121,16 +126,22 @@ impl Permits {
         self.0.free.get() > 0
     }
 
+    /// Takes a turn that is free.
+    pub(crate) fn try_acquire(&self) -> Option<Permit> {
+        let left = self.0.free.get().checked_sub(1)?;
+        self.0.free.set(left);
+        Some(Permit(self.clone()))
+    }
+
     /// Waits for its turn. Whoever waits must wait to the end: a permit is handed to it by name.
     pub(crate) async fn acquire(&self) -> Permit {
-        if self.is_free() {
-            self.0.free.set(self.0.free.get() - 1);
-        } else {
-            let turn = Rc::new(Event::default());
-            let come = turn.wait();
-            self.0.waiting.borrow_mut().push_back(turn);
-            come.await;
+        if let Some(permit) = self.try_acquire() {
+            return permit;
         }
+        let turn = Rc::new(Event::default());
+        let come = turn.wait();
+        self.0.waiting.borrow_mut().push_back(turn);
+        come.await;
         Permit(self.clone())
     }
 }

@@ -12,7 +12,8 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::BytesMut;
 
@@ -20,7 +21,7 @@ use crate::config::TopicSettings;
 use crate::log::{AppendError, Appended, Log, OpenError, ReadBounds, ReadError, ReadPlan};
 use crate::protocol::batch::{self, BatchInfo};
 use crate::replica::isr::Progress;
-use crate::replica::waiters::{AckKey, Waiters, Watch, WatchKey};
+use crate::replica::waiters::{AckKey, Told, Waiters, Watch, WatchKey};
 use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs, TopicPartition};
 
 pub use vocabulary::{FetchError, Isolation, LeadershipError, Limits, ProduceError, ReadRequest, Traffic};
@@ -158,9 +159,42 @@ impl Partition {
     }
 
     /// Resolves when everything below `offset` is acknowledged, with an error when the log or the leadership ended first.
-    /// The caller races it against the deadline.
     pub fn acked(self: &Rc<Self>, offset: Offset) -> Acked {
         Acked { partition: self.clone(), offset, leader_epoch: self.leader_epoch.get(), key: None }
+    }
+
+    /// The outcome of what was appended below `offset`, when it is known already. Otherwise `told` will be told it: when it is
+    /// acknowledged, when the log or the leadership ends first, or when [`Partition::expire_acks`] finds `deadline` passed.
+    pub fn acked_or_tell(
+        &self,
+        offset: Offset,
+        deadline: Instant,
+        told: Rc<dyn Told>,
+        place: usize,
+    ) -> Option<Result<(), ProduceError>> {
+        let outcome = self.outcome(offset, self.leader_epoch.get());
+        if outcome.is_none() {
+            self.waiters.borrow_mut().tell_at(offset, deadline, told, place);
+        }
+        outcome
+    }
+
+    /// Whoever waits for an ack longer than to its deadline is told so.
+    pub fn expire_acks(&self, now: Instant) {
+        let mut due = Vec::new();
+        self.waiters.borrow_mut().expire(now, &mut due);
+        due.into_iter().for_each(|due| due.settle(Err(ProduceError::TimedOut)));
+    }
+
+    /// What became of what was appended below `offset` under `leader_epoch`, if that is known.
+    fn outcome(&self, offset: Offset, leader_epoch: LeaderEpoch) -> Option<Result<(), ProduceError>> {
+        if let Some(reason) = self.log.offline() {
+            return Some(Err(AppendError::Offline(reason).into()));
+        }
+        if self.ended.get() || self.leader_epoch.get() != leader_epoch {
+            return Some(Err(LeadershipError::NotLeader.into()));
+        }
+        (self.progress.borrow().high_watermark() >= offset).then_some(Ok(()))
     }
 
     /// Plans a read; no plan when there is nothing below the bound. Above the bound and up to the log end is no error.
@@ -247,7 +281,7 @@ impl Partition {
     pub async fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), OpenError> {
         self.log.begin_epoch(epoch).await?;
         self.leader_epoch.set(epoch);
-        self.wake_everybody();
+        self.end_waiting(&LeadershipError::NotLeader.into());
         Ok(())
     }
 
@@ -261,24 +295,24 @@ impl Partition {
     /// The partition is deleted or the shard stops: no further request is served, and everybody who waits is told.
     pub fn end(&self) {
         self.ended.set(true);
-        self.wake_everybody();
+        self.end_waiting(&LeadershipError::NotLeader.into());
     }
 
     fn on_log_change(&self) {
-        if self.log.offline().is_some() {
-            return self.wake_everybody();
+        if let Some(reason) = self.log.offline() {
+            return self.end_waiting(&AppendError::Offline(reason).into());
         }
         let acked = self.log.acked_offset();
         let Some(bytes) = self.progress.borrow_mut().on_acked([acked]) else { return };
-        let mut woken = Vec::new();
-        self.waiters.borrow_mut().on_high_watermark(acked, bytes, &mut woken);
-        woken.into_iter().for_each(Waker::wake);
+        let mut due = Vec::new();
+        self.waiters.borrow_mut().on_high_watermark(acked, bytes, &mut due);
+        due.into_iter().for_each(|due| due.settle(Ok(())));
     }
 
-    fn wake_everybody(&self) {
-        let mut woken = Vec::new();
-        self.waiters.borrow_mut().on_end(&mut woken);
-        woken.into_iter().for_each(Waker::wake);
+    fn end_waiting(&self, reason: &ProduceError) {
+        let mut due = Vec::new();
+        self.waiters.borrow_mut().on_end(&mut due);
+        due.into_iter().for_each(|due| due.settle(Err(reason.clone())));
     }
 }
 
@@ -290,24 +324,11 @@ pub struct Acked {
     key: Option<AckKey>,
 }
 
-impl Acked {
-    /// The outcome, when it is known already.
-    pub fn now(&self) -> Option<Result<(), ProduceError>> {
-        if let Some(reason) = self.partition.log.offline() {
-            return Some(Err(AppendError::Offline(reason).into()));
-        }
-        if self.partition.ended.get() || self.partition.leader_epoch.get() != self.leader_epoch {
-            return Some(Err(LeadershipError::NotLeader.into()));
-        }
-        (self.partition.progress.borrow().high_watermark() >= self.offset).then_some(Ok(()))
-    }
-}
-
 impl Future for Acked {
     type Output = Result<(), ProduceError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(outcome) = self.now() {
+        if let Some(outcome) = self.partition.outcome(self.offset, self.leader_epoch) {
             return Poll::Ready(outcome);
         }
         let mut waiters = self.partition.waiters.borrow_mut();

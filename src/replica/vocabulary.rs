@@ -69,7 +69,7 @@ pub enum LeadershipError {
 }
 
 /// Why a batch was not appended.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ProduceError {
     /// Role or epoch.
     #[error(transparent)]

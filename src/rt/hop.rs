@@ -19,6 +19,7 @@ use slab::Slab;
 use super::net::{Inbox, Looked, Net};
 use super::once;
 use super::pulse::Pulse;
+use super::task::contained;
 use crate::types::ShardIndex;
 
 pub use super::once::{RemoteReceiver, RemoteSender, remote};
@@ -159,27 +160,44 @@ struct Inner<Q, A> {
 struct Waiting<A> {
     generation: u32,
     to: ShardIndex,
-    answer: Option<Result<A, Gone>>,
-    waker: Option<Waker>,
+    who: Who<A>,
+}
+
+/// Who waits for an answer.
+enum Who<A> {
+    /// A future: not polled yet, or woken by this.
+    Future(Option<Waker>),
+    /// A future that will find it here.
+    Answered(Result<A, Gone>),
+    /// Nobody: this is run.
+    Then(Box<dyn FnOnce(Result<A, Gone>)>),
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Hops<Q, A> {
     /// Sends now (order kept per pair of shards), answers later. Never blocks: a full inbox spills to a local queue (bounded
     /// by the admission permits of the callers). Dropping the future forgets the answer, not the question.
     pub fn call(&self, to: ShardIndex, question: Q) -> impl Future<Output = Result<A, Gone>> + use<Q, A> {
-        let hops = self.0.clone();
+        let key = self.ask(to, question, Who::Future(None));
+        Call { hops: self.0.clone(), key }
+    }
+
+    /// Like [`Hops::call`], for an answer that no task waits for: `then` is run with it by the net task, and must not take long.
+    /// A panic in it is contained. It is dropped unrun when this shard ends first.
+    pub fn call_then(&self, to: ShardIndex, question: Q, then: impl FnOnce(Result<A, Gone>) + 'static) {
+        self.ask(to, question, Who::Then(Box::new(then)));
+    }
+
+    fn ask(&self, to: ShardIndex, question: Q, who: Who<A>) -> usize {
+        let hops = &self.0;
         let generation = hops.generation.get().wrapping_add(1);
         hops.generation.set(generation);
-        let waiting = Waiting { generation, to, answer: None, waker: None };
-        let key = hops.waiting.borrow_mut().insert(waiting);
-        let call = Call { hops, key };
-        let home = Home::Shard(self.0.own, key, generation);
-        if self.0.doors[to].closed.load(Ordering::SeqCst) {
-            call.hops.waiting.borrow_mut()[key].answer = Some(Err(Gone));
+        let key = hops.waiting.borrow_mut().insert(Waiting { generation, to, who });
+        if hops.doors[to].closed.load(Ordering::SeqCst) {
+            hops.on_answer(key, generation, Err(Gone));
         } else {
-            self.0.send(to, Message::Question(question, home));
+            hops.send(to, Message::Question(question, Home::Shard(hops.own, key, generation)));
         }
-        call
+        key
     }
 
     /// Sends without asking for an answer.
@@ -200,11 +218,11 @@ impl<Q, A> Future for Call<Q, A> {
 
     fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
         let mut waiting = self.hops.waiting.borrow_mut();
-        let entry = &mut waiting[self.key];
-        match entry.answer.take() {
-            Some(answer) => Poll::Ready(answer),
-            None => {
-                entry.waker = Some(context.waker().clone());
+        let who = &mut waiting[self.key].who;
+        match std::mem::replace(who, Who::Future(None)) {
+            Who::Answered(answer) => Poll::Ready(answer),
+            Who::Future(_) | Who::Then(_) => {
+                *who = Who::Future(Some(context.waker().clone()));
                 Poll::Pending
             }
         }
@@ -252,12 +270,29 @@ impl<Q, A> Inner<Q, A> {
         let mut waiting = self.waiting.borrow_mut();
         // The caller may have given up, and its place may be another's.
         let Some(entry) = waiting.get_mut(key).filter(|entry| entry.generation == generation) else { return };
-        entry.answer = Some(answer);
-        let waker = entry.waker.take();
+        if let Who::Then(_) = entry.who {
+            let entry = waiting.remove(key);
+            drop(waiting);
+            if let Who::Then(then) = entry.who {
+                contained(move || then(answer));
+            }
+            return;
+        }
+        let before = std::mem::replace(&mut entry.who, Who::Answered(answer));
         drop(waiting);
-        if let Some(waker) = waker {
+        if let Who::Future(Some(waker)) = before {
             waker.wake();
         }
+    }
+
+    /// Nobody will run these: drops them, outside the borrow.
+    fn forget_what_follows(&self) {
+        let mut forgotten = Vec::new();
+        let mut waiting = self.waiting.borrow_mut();
+        let keys: Vec<usize> =
+            waiting.iter().filter(|(_, entry)| matches!(entry.who, Who::Then(_))).map(|(key, _)| key).collect();
+        forgotten.extend(keys.into_iter().map(|key| waiting.remove(key)));
+        drop(waiting);
     }
 
     /// Answers `Gone` to every question asked of a shard that has closed since the last look.
@@ -271,7 +306,7 @@ impl<Q, A> Inner<Q, A> {
                 .waiting
                 .borrow()
                 .iter()
-                .filter(|(_, entry)| entry.to == shard && entry.answer.is_none())
+                .filter(|(_, entry)| entry.to == shard && !matches!(entry.who, Who::Answered(_)))
                 .map(|(key, entry)| (key, entry.generation))
                 .collect();
             for (key, generation) in asked {
@@ -323,6 +358,7 @@ impl<Q: Send + 'static, A: Send + 'static, H: Fn(Q, Responder<A>) + 'static> Inb
             drop(lost);
         }
         self.hops.notice_the_gone();
+        self.hops.forget_what_follows();
     }
 }
 

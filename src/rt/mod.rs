@@ -20,7 +20,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use event::Event;
-pub use task::{Task, Work, blocking, panics, spawn, spawn_background, work};
+pub use task::{Task, Work, blocking, contained, panics, spawn, spawn_background, work};
 
 /// The longest sleep: past it a deadline means "never", and `Instant` arithmetic stays in range.
 const SLEEP_MAX: Duration = Duration::from_secs(365 * 24 * 3600);

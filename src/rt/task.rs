@@ -338,6 +338,14 @@ fn note_panic(current: &Current, panic: Box<dyn Any + Send>) {
     error!(shard = current.index, "a task panicked and was ended: {}", text.unwrap_or("(no text)"));
 }
 
+/// Runs `work` at once. A panic inside is caught, logged and counted like one of a task: for what is done on behalf of one client
+/// in a task that many depend on.
+pub fn contained(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        note_panic(&Current::get(), panic);
+    }
+}
+
 /// How many tasks of this shard panicked so far.
 pub fn panics() -> u64 {
     Current::get().panics.get()

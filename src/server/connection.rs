@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use smallvec::SmallVec;
 
 use crate::metrics::Stages;
-use crate::protocol::produce::ProduceRequest;
+use crate::protocol::produce::{ProduceRequest, ProduceResponse};
 use crate::protocol::{self, ApiKey, Encoded, HeaderError, Message, RequestHeader, Segment, WireError};
 use crate::rt;
 use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply};
@@ -325,7 +325,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Stage one now; stage two in a task of its own, while the next request is read.
+    /// Stage one now; stage two when the acks come, while the next request is read.
     async fn produce(
         &self,
         plan: Plan,
@@ -335,15 +335,11 @@ impl Connection<'_> {
         stages: Stages,
     ) -> Result<(), Fault> {
         let (acks, version) = (plan.acks(), plan.version());
-        let slot = self.replies.reserve();
-        let started = plan.start(self.server, frame, self.reader.memory_bytes(), stages.read_at).await;
-        let appended_at = Instant::now();
-        let (server, replies) = (self.server.clone(), self.replies.clone());
-        let in_flight = InFlight::begin(server.clone(), self.handle.clone());
-        rt::spawn(async move {
-            let (response, all_taken) = started.finish(&server).await;
-            let now = Instant::now();
-            answered(&server, ApiKey::Produce, Stages { waited: now - appended_at, ..stages }, now);
+        let (slot, replies) = (self.replies.reserve(), self.replies.clone());
+        let in_flight = InFlight::begin(self.server.clone(), self.handle.clone());
+        let answer = move |response: ProduceResponse<'static>, sent_at, all_taken| {
+            let (server, now) = (&in_flight.server, Instant::now());
+            answered(server, ApiKey::Produce, Stages { waited: now - sent_at, ..stages }, now);
             drop(permit);
             match acks {
                 Acks::Class => {
@@ -358,8 +354,8 @@ impl Connection<'_> {
                     replies.close();
                 }
             }
-            drop(in_flight);
-        });
+        };
+        plan.start(self.server, frame, self.reader.memory_bytes(), stages.read_at, answer).await;
         Ok(())
     }
 }

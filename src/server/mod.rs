@@ -58,8 +58,10 @@ pub async fn run_shard(boot: ShardBoot) {
     let on_call = server.clone();
     shard.join_mesh(seed, move |call, responder| on_call.on_call(call, responder));
     let maintenance = rt::spawn(shard.clone().maintain());
+    let expiry = rt::spawn(shard.clone().expire_acks());
     server.stopped.wait().await;
     maintenance.join().await;
+    expiry.join().await;
     tracing::debug!(shard = index, "the shard ended");
 }
 

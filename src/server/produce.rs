@@ -7,9 +7,8 @@
 //! every partition of the request gets an answer. Source: KIP-98, KIP-467, KIP-951; Kafka's
 //! `KafkaApis.handleProduceRequest`, `ReplicaManager`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -26,11 +25,9 @@ use crate::protocol::produce::{
 };
 use crate::protocol::{ErrorCode, RequestHeader, Str, Wire};
 use crate::replica::ProduceError;
-use crate::rt::hop::Gone;
 use crate::server::batch_rules::{self, Refusal};
 use crate::server::{Server, errors};
-use crate::shard::calls::{ProduceItem, ProduceShare, ShardAnswer, ShardCall};
-use crate::shard::data::AppendedShare;
+use crate::shard::calls::{Outcomes, ProduceItem, ProduceShare};
 use crate::shard::now_ms;
 use crate::shard::router::{Places, split};
 use crate::types::{LeaderEpoch, PartitionId, PartitionIndex, ShardIndex};
@@ -71,7 +68,7 @@ pub(super) struct Plan {
 
 struct PlannedTopic {
     name: Str<'static>,
-    partitions: SmallVec<[(i32, Result<Target, Refusal>); 2]>,
+    partitions: SmallVec<[(i32, Result<Target, Refusal>); 1]>,
 }
 
 /// Where a batch goes, and where it lies in the frame.
@@ -135,14 +132,16 @@ impl Plan {
 
     /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. In order
     /// if the caller awaits it before it starts the next. Dropped before its end, nothing is appended. `memory_bytes`: what a
-    /// part of the frame keeps alive.
+    /// part of the frame keeps alive. Stage two: `answer` is run with the answer, when the batches went to their owners, and
+    /// whether every one was appended, once the acks have come; perhaps before this returns.
     pub(super) async fn start(
         self,
-        server: &Server,
+        server: &Rc<Server>,
         mut frame: BytesMut,
         memory_bytes: usize,
         read_at: Instant,
-    ) -> Started {
+        answer: impl FnOnce(ProduceResponse<'static>, Instant, bool) + 'static,
+    ) {
         let shard = server.shard();
         let now = now_ms();
         let mut items = Vec::new();
@@ -159,7 +158,7 @@ impl Plan {
             items.push(ProduceItem { partition: target.partition, batch: accepted.batch, info: accepted.info });
             Ok(target.leader_epoch)
         };
-        let mut topics = Vec::with_capacity(self.topics.len());
+        let mut topics = SmallVec::with_capacity(self.topics.len());
         let mut is_first = true;
         for topic in self.topics {
             let mut partitions = SmallVec::with_capacity(topic.partitions.len());
@@ -177,18 +176,27 @@ impl Plan {
                 Acks::None => DEVICE_TIMEOUT,
                 Acks::Class => self.timeout.max(DEVICE_TIMEOUT),
             };
-        let (groups, places) = split(items, |item| shard.owner(item.partition));
-        let shares = groups.into_iter().map(|(owner, mut items)| {
-            let count = items.len();
+        let started =
+            Started { server: server.clone(), version: self.version, topics, sent_at: Instant::now(), answer };
+        let (mut groups, places) = split(items, |item| shard.owner(item.partition));
+        let share_of = |owner, mut items: Vec<ProduceItem>| {
             leave_frame(server, owner, &mut items, memory_bytes);
-            let share = ProduceShare { items, deadline, now };
-            if owner == shard.index() {
-                Share::Here(shard.append(share))
-            } else {
-                Share::There { count, answer: Box::pin(shard.ask(owner, ShardCall::Produce(share))) }
+            ProduceShare { items, deadline, now }
+        };
+        match groups.len() {
+            0 => started.finish(Outcomes::new()),
+            1 => {
+                let (owner, items) = groups.remove(0);
+                shard.produce(owner, share_of(owner, items), |outcomes| started.finish(outcomes));
             }
-        });
-        Started { version: self.version, topics, shares: shares.collect(), places }
+            shares => {
+                let joining = Rc::new(Joining::new(started, places, shares));
+                for (number, (owner, items)) in groups.into_iter().enumerate() {
+                    let joining = joining.clone();
+                    shard.produce(owner, share_of(owner, items), move |outcomes| joining.on_share(number, outcomes));
+                }
+            }
+        }
     }
 }
 
@@ -227,48 +235,50 @@ impl SmallBatches {
 }
 
 /// A produce request after stage one.
-pub(super) struct Started {
+struct Started<F> {
+    server: Rc<Server>,
     version: i16,
-    topics: Vec<StartedTopic>,
-    shares: SmallVec<[Share; 1]>,
-    places: Places,
+    topics: SmallVec<[StartedTopic; 1]>,
+    sent_at: Instant,
+    answer: F,
 }
 
 /// One topic: each partition went to its owner under a leader epoch, or was refused.
 struct StartedTopic {
     name: Str<'static>,
-    partitions: SmallVec<[(i32, Result<LeaderEpoch, Refusal>); 2]>,
+    partitions: SmallVec<[(i32, Result<LeaderEpoch, Refusal>); 1]>,
 }
 
-/// The batches of one owner, on their way.
-enum Share {
-    Here(AppendedShare),
-    There { count: usize, answer: Pin<Box<dyn Future<Output = Result<ShardAnswer, Gone>>>> },
+/// A produce request that several shards answer.
+struct Joining<F> {
+    started: Cell<Option<Started<F>>>,
+    places: Places,
+    outcomes: RefCell<Vec<Outcomes>>,
+    missing: Cell<usize>,
 }
 
-type Outcome = Result<Result<Appended, ProduceError>, Gone>;
+impl<F: FnOnce(ProduceResponse<'static>, Instant, bool)> Joining<F> {
+    fn new(started: Started<F>, places: Places, shares: usize) -> Self {
+        let outcomes = RefCell::new(vec![Outcomes::new(); shares]);
+        Self { started: Cell::new(Some(started)), places, outcomes, missing: Cell::new(shares) }
+    }
 
-impl Share {
-    async fn outcomes(self) -> Vec<Outcome> {
-        match self {
-            Self::Here(appended) => appended.acknowledged().await.into_iter().map(Ok).collect(),
-            Self::There { count, answer } => match answer.await {
-                Ok(ShardAnswer::Produced(outcomes)) => outcomes.into_iter().map(Ok).collect(),
-                Ok(_) => unreachable!("a produce share is answered with its outcomes"),
-                Err(gone) => vec![gone; count].into_iter().map(Err).collect(),
-            },
+    fn on_share(&self, number: usize, outcomes: Outcomes) {
+        self.outcomes.borrow_mut()[number] = outcomes;
+        self.missing.set(self.missing.get() - 1);
+        if self.missing.get() == 0
+            && let Some(started) = self.started.take()
+        {
+            let outcomes = self.outcomes.take().into_iter().map(Outcomes::into_vec);
+            started.finish(self.places.join(outcomes).into());
         }
     }
 }
 
-impl Started {
-    /// Stage two: waits for the acks and builds the answer. The second value tells whether every batch was appended.
-    pub(super) async fn finish(self, server: &Server) -> (ProduceResponse<'static>, bool) {
-        let mut answers = Vec::with_capacity(self.shares.len());
-        for share in self.shares {
-            answers.push(share.outcomes().await);
-        }
-        let mut outcomes = self.places.join(answers).into_iter();
+impl<F: FnOnce(ProduceResponse<'static>, Instant, bool)> Started<F> {
+    /// Stage two: every batch that was sent has its outcome, in the order of the request.
+    fn finish(self, outcomes: Outcomes) {
+        let (server, mut outcomes) = (&*self.server, outcomes.into_iter());
         let mut response = ProduceResponse::default();
         let (mut errors, mut late) = (0, 0);
         for topic in self.topics {
@@ -276,9 +286,8 @@ impl Started {
                 let answer = match sent {
                     Err(refusal) => refused(index, refusal),
                     Ok(epoch) => match outcomes.next().expect("one outcome a batch that was sent") {
-                        Ok(Ok(appended)) => taken(index, &appended),
-                        Ok(Err(error)) => failed(server, index, errors::produce(&error), &error, epoch),
-                        Err(gone) => failed(server, index, errors::SHARD_GONE, &gone, epoch),
+                        Ok(appended) => taken(index, &appended),
+                        Err(error) => failed(server, index, &error, epoch),
                     },
                 };
                 errors += u64::from(answer.error_code != ErrorCode::NONE);
@@ -296,7 +305,7 @@ impl Started {
         if self.version >= LEADERS_FROM && response.responses.iter().any(leaders_named) {
             response.node_endpoints = endpoints(server);
         }
-        (response, errors == late)
+        (self.answer)(response, self.sent_at, errors == late);
     }
 }
 
@@ -330,16 +339,16 @@ fn refused(index: i32, refusal: Refusal) -> ProducePartitionResponse<'static> {
 fn failed(
     server: &Server,
     index: i32,
-    error_code: ErrorCode,
-    reason: &dyn std::error::Error,
+    error: &ProduceError,
     leader_epoch: LeaderEpoch,
 ) -> ProducePartitionResponse<'static> {
+    let error_code = errors::produce(error);
     let current_leader = if error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER {
         LeaderIdAndEpoch { leader_id: server.shard().settings().node_id.value(), leader_epoch: leader_epoch.value() }
     } else {
         LeaderIdAndEpoch::default()
     };
-    let error_message = Some(reason.to_string().into());
+    let error_message = Some(error.to_string().into());
     ProducePartitionResponse { index, error_code, error_message, current_leader, ..Default::default() }
 }
 

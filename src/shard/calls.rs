@@ -10,15 +10,14 @@ use std::time::Instant;
 
 use crate::controller::image::Image;
 use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, ListFilter, ListedGroup};
-use crate::log::Appended;
 use crate::log::producers::ActiveProducer;
-use crate::replica::{FetchError, LeadershipError, ProduceError};
+use crate::replica::{FetchError, LeadershipError};
 use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex};
 
 pub use super::vocabulary::{
     ApplyReport, DeleteRecordsError, DirCheckpoint, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead,
-    MemoryReport, MetricsReport, NetFacts, OffsetQuestion, PartitionFacts, ProduceItem, ProduceShare, ShardFacts,
-    WantedOffset, WatchId, WatchShare,
+    MemoryReport, MetricsReport, NetFacts, OffsetQuestion, Outcomes, PartitionFacts, ProduceItem, ProduceShare,
+    ShardFacts, WantedOffset, WatchId, WatchShare,
 };
 
 /// A question to one shard.
@@ -89,7 +88,7 @@ pub enum ShardAnswer {
     /// What opening logs found.
     Applied(ApplyReport),
     /// One outcome a batch.
-    Produced(Vec<Result<Appended, ProduceError>>),
+    Produced(Outcomes),
     /// One outcome a partition.
     Fetched(Vec<Result<HopRead, FetchError>>),
     /// One outcome a question.

@@ -1,9 +1,10 @@
 //! The owner's side of produce, fetch and offset questions.
 //!
 //! Shell. Owns no state: takes shares of requests to the partitions of this shard. Always: items are taken in request
-//! order; stage one of a produce is done when [`Shard::append`] returns, without an await; a fetch reads each partition's
-//! limits once.
+//! order; stage one of a produce is done when [`Shard::produce`] returns, without an await, and stage two is a countdown: no task
+//! waits for an acknowledgement; a fetch reads each partition's limits once.
 
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,19 +15,18 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::log::producers::ActiveProducer;
-use crate::log::{Appended, LogRuntime, ReadError};
-use crate::replica::waiters::Watch;
-use crate::replica::{
-    Acked, FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched,
-};
+use crate::log::{Appended, ReadError};
+use crate::replica::waiters::{Told, Watch};
+use crate::replica::{FetchError, Isolation, LeadershipError, Limits, Partition, ProduceError, ReadRequest, Watched};
 use crate::rt;
+use crate::rt::hop::Gone;
 use crate::rt::net::Payload;
 use crate::shard::calls::{
-    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion, ProduceItem,
-    ProduceShare, WantedOffset, WatchId, WatchShare,
+    DeleteRecordsError, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead, OffsetQuestion, Outcomes,
+    ProduceItem, ProduceShare, ShardAnswer, ShardCall, WantedOffset, WatchId, WatchShare,
 };
 use crate::shard::{Absent, Shard, UNWRITTEN_SHARE};
-use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs};
+use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs};
 
 /// What was read of one partition.
 pub struct Read {
@@ -59,33 +59,129 @@ impl Read {
     }
 }
 
-/// A produce share after stage one: appended in order, not yet acknowledged.
-pub struct AppendedShare {
-    outcomes: Vec<Result<Appended, ProduceError>>,
-    waits: Vec<(usize, Acked)>,
-    deadline: Instant,
-    writes: LogRuntime,
-    unwritten_bytes_max: u64,
-}
-
 /// How often a share looks whether the device has caught up.
 const CATCH_UP_LOOK: Duration = Duration::from_millis(1);
+/// How often acks are looked through for those whose deadline has passed.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+
+/// A produce share between its append and its last acknowledgement.
+struct PendingShare<F> {
+    shard: Rc<Shard>,
+    outcomes: RefCell<Outcomes>,
+    /// Batches not yet told about, and one until all are registered.
+    missing: Cell<usize>,
+    deadline: Instant,
+    done: Cell<Option<F>>,
+}
+
+impl<F: FnOnce(Outcomes) + 'static> PendingShare<F> {
+    fn count_down(&self) {
+        self.missing.set(self.missing.get() - 1);
+        if self.missing.get() == 0
+            && let Some(done) = self.done.take()
+        {
+            let outcomes = self.outcomes.take();
+            rt::contained(|| self.shard.clone().finish_share(outcomes, self.deadline, done));
+        }
+    }
+}
+
+impl<F: FnOnce(Outcomes) + 'static> Told for PendingShare<F> {
+    fn told(self: Rc<Self>, place: usize, outcome: Result<(), ProduceError>) {
+        if let Err(error) = outcome {
+            self.outcomes.borrow_mut()[place] = Err(error);
+        }
+        self.count_down();
+    }
+}
+
+impl<F> Drop for PendingShare<F> {
+    fn drop(&mut self) {
+        self.shard.shares_pending.set(self.shard.shares_pending.get() - 1);
+    }
+}
 
 impl Shard {
-    /// Stage one of a produce share: appends every batch, in order, without an await.
-    pub fn append(&self, share: ProduceShare) -> AppendedShare {
-        let mut waits = Vec::with_capacity(share.items.len());
-        let outcomes = share.items.into_iter().enumerate().map(|(place, item)| {
-            let (partition, appended) = self.append_one(item, share.now)?;
-            waits.push((place, partition.acked(appended.last_offset.next())));
-            Ok(appended)
+    /// Appends the share of a produce request that shard `owner` owns, in order, without an await. `done` is run with what became
+    /// of each batch once all have reached their topic's ack class, or the deadline has passed (up to a second later): by whatever
+    /// task learns it last, perhaps at once. It must not take long, and is dropped unrun when this shard ends first.
+    pub fn produce(self: &Rc<Self>, owner: ShardIndex, share: ProduceShare, done: impl FnOnce(Outcomes) + 'static) {
+        if owner == self.index {
+            return self.append(share, done);
+        }
+        let count = share.items.len();
+        self.metrics.hop_calls.increment();
+        self.hops().call_then(owner, ShardCall::Produce(share), move |answer| {
+            done(match answer {
+                Ok(ShardAnswer::Produced(outcomes)) => outcomes,
+                Ok(_) => unreachable!("a produce share is answered with its outcomes"),
+                // Nobody leads the partitions until the broker starts again.
+                Err(Gone) => (0..count).map(|_| Err(LeadershipError::NotLeader.into())).collect(),
+            });
         });
-        AppendedShare {
-            outcomes: outcomes.collect(),
-            waits,
+    }
+
+    /// [`Shard::produce`] for what this shard owns.
+    pub(super) fn append<F: FnOnce(Outcomes) + 'static>(self: &Rc<Self>, share: ProduceShare, done: F) {
+        let mut outcomes = Outcomes::new();
+        let mut partitions: SmallVec<[Option<Rc<Partition>>; 1]> = SmallVec::new();
+        for item in share.items {
+            let (partition, outcome) = match self.append_one(item, share.now) {
+                Ok((partition, appended)) => (Some(partition), Ok(appended)),
+                Err(error) => (None, Err(error)),
+            };
+            partitions.push(partition);
+            outcomes.push(outcome);
+        }
+        let missing = 1 + partitions.iter().flatten().count();
+        self.shares_pending.set(self.shares_pending.get() + 1);
+        let pending = Rc::new(PendingShare {
+            shard: self.clone(),
+            outcomes: RefCell::new(outcomes),
+            missing: Cell::new(missing),
             deadline: share.deadline,
-            writes: self.log_runtime.clone(),
-            unwritten_bytes_max: self.memory_bytes() / UNWRITTEN_SHARE,
+            done: Cell::new(Some(done)),
+        });
+        for (place, partition) in partitions.into_iter().enumerate() {
+            let Some(partition) = partition else { continue };
+            let Some(end) = pending.outcomes.borrow()[place].as_ref().ok().map(|appended| appended.last_offset.next())
+            else {
+                continue;
+            };
+            if let Some(outcome) = partition.acked_or_tell(end, share.deadline, pending.clone(), place) {
+                pending.clone().told(place, outcome);
+            }
+        }
+        pending.count_down();
+    }
+
+    /// When acks run ahead of the device (class `memory`), waits until what is not yet written fits the shard's memory: `done`
+    /// holds the permit of the request until then.
+    fn finish_share(self: Rc<Self>, outcomes: Outcomes, deadline: Instant, done: impl FnOnce(Outcomes) + 'static) {
+        let bytes_max = self.memory_bytes() / UNWRITTEN_SHARE;
+        if self.log_runtime.pending_bytes() <= bytes_max {
+            return done(outcomes);
+        }
+        rt::spawn(async move {
+            while self.log_runtime.pending_bytes() > bytes_max && Instant::now() < deadline {
+                rt::sleep(CATCH_UP_LOOK).await;
+            }
+            done(outcomes);
+        });
+    }
+
+    /// Tells whoever waits for an ack beyond its deadline. Ends with the shard.
+    pub async fn expire_acks(self: Rc<Self>) {
+        while !self.stopped.get() {
+            futures_lite::future::or(rt::sleep(EXPIRE_EVERY), self.stopping.wait()).await;
+            if self.shares_pending.get() == 0 {
+                continue;
+            }
+            let now = Instant::now();
+            for partition in self.partitions_now() {
+                partition.expire_acks(now);
+                rt::yield_if_needed().await;
+            }
         }
     }
 
@@ -284,29 +380,6 @@ impl Shard {
             return Err(DeleteRecordsError::OutOfRange { wanted: to, high_watermark });
         }
         Ok(partition.log().delete_records(to).await?)
-    }
-}
-
-impl AppendedShare {
-    /// Stage two: waits until every batch has reached its topic's ack class, or the deadline. When acks run ahead of the
-    /// device (class `memory`), waits until what is not yet written fits the shard's memory: the caller holds the permit of
-    /// the request until then.
-    pub async fn acknowledged(self) -> Vec<Result<Appended, ProduceError>> {
-        let Self { mut outcomes, waits, deadline, .. } = self;
-        for (place, ack) in waits {
-            let outcome = match ack.now() {
-                Some(outcome) => outcome,
-                // Each wait has the same deadline: the sum is the longest of them.
-                None => rt::timeout_at(deadline, ack).await.unwrap_or(Err(ProduceError::TimedOut)),
-            };
-            if let Err(error) = outcome {
-                outcomes[place] = Err(error);
-            }
-        }
-        while self.writes.stats().pending_bytes > self.unwritten_bytes_max && Instant::now() < deadline {
-            rt::sleep(CATCH_UP_LOOK).await;
-        }
-        outcomes
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Shard {
     stopping: rt::Event,
     stopped: Cell<bool>,
     watches: RefCell<HashMap<WatchId, Rc<rt::Event>>>,
+    /// Produce shares of this shard that wait for an acknowledgement.
+    shares_pending: Cell<usize>,
 }
 
 /// A topic of the image with its settings worked out once.
@@ -152,6 +154,7 @@ impl Shard {
             stopping: rt::Event::default(),
             stopped: Cell::new(false),
             watches: RefCell::default(),
+            shares_pending: Cell::new(0),
             settings: boot.settings,
         });
         (shard, boot.seed)
@@ -270,8 +273,7 @@ impl Shard {
                 rt::spawn(async move { responder.answer(ShardAnswer::Applied(shard.apply(image).await)) });
             }
             ShardCall::Produce(share) => {
-                let appended = self.append(share);
-                rt::spawn(async move { responder.answer(ShardAnswer::Produced(appended.acknowledged().await)) });
+                self.append(share, move |outcomes| responder.answer(ShardAnswer::Produced(outcomes)));
             }
             ShardCall::Fetch(share) => {
                 rt::spawn(async move { responder.answer(ShardAnswer::Fetched(shard.fetch_for_hop(&share).await)) });

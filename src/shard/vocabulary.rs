@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
+use smallvec::SmallVec;
 
-use crate::log::{AppendError, LogStats, ReadError};
+use crate::log::{AppendError, Appended, LogStats, ReadError};
 use crate::metrics::ApiLatencies;
 use crate::protocol::batch::BatchInfo;
-use crate::replica::{Isolation, LeadershipError, Limits};
+use crate::replica::{Isolation, LeadershipError, Limits, ProduceError};
 use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs, TopicPartition};
 
 /// The batches of one produce request that one shard owns.
@@ -33,6 +34,9 @@ pub struct ProduceItem {
     /// Its header.
     pub info: BatchInfo,
 }
+
+/// What became of the batches of a [`ProduceShare`], in its order.
+pub type Outcomes = SmallVec<[Result<Appended, ProduceError>; 1]>;
 
 /// The partitions of one fetch request that one shard owns.
 #[derive(Clone, Debug)]
