@@ -100,7 +100,7 @@ fn serve(net: &Net) -> SocketAddr {
     let net = net.clone();
     rt::spawn(async move {
         while let Ok((socket, peer)) = listener.accept().await {
-            let (reader, replies) = net.adopt(socket, peer).expect("the socket registers");
+            let (reader, replies) = net.adopt(socket, peer, bytes::BytesMut::new()).expect("the socket registers");
             rt::spawn(answer(reader, replies));
         }
     });

@@ -76,6 +76,8 @@ counters! {
     connections_opened,
     /// Connections that ended here, for any reason.
     connections_closed,
+    /// Connections that went on to the shard which owns what they write or read: opened there, closed here.
+    connections_moved,
     /// Sockets closed right after accept: too many from one address. Counted on the dealing shard.
     connections_refused,
     /// Connections closed because nothing arrived for `connections.max.idle.ms`.

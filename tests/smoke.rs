@@ -225,6 +225,40 @@ fn answers_keep_the_order_of_requests_when_many_are_sent_at_once() {
 }
 
 #[test]
+fn a_connection_moves_to_the_shard_that_it_is_for_with_all_that_it_has_asked() {
+    const PARTITIONS: i32 = 20;
+    const REQUESTS: i64 = 300;
+    const AHEAD: i64 = 5;
+    let broker = Broker::start(2, &[]);
+    create_topic(&mut broker.connect(), "t", PARTITIONS);
+    let records = batch(now(), &["x"], None);
+    let mut hops_at_home = Vec::new();
+    for partition in 0..PARTITIONS {
+        let mut client = broker.connect();
+        let mut sent = std::collections::VecDeque::new();
+        for offset in 0..REQUESTS + AHEAD {
+            if offset < REQUESTS {
+                sent.push_back(send_produce(&mut client, "t", 1, &[(partition, &records)]));
+            }
+            if offset >= AHEAD {
+                let response = produced(&mut client, sent.pop_front().unwrap());
+                let answer = &response.responses[0].partition_responses[0];
+                assert_eq!((answer.error_code, answer.base_offset), (ErrorCode::NONE, offset - AHEAD));
+            }
+        }
+        let before = broker.counter("hop_calls");
+        for _ in 0..50 {
+            let sent = client.send(FETCH, &fetch_request("t", &[(partition, 0)], Duration::ZERO, 1));
+            assert_eq!(fetched(&mut client, sent)[0].3.len(), REQUESTS as usize);
+        }
+        hops_at_home.push(broker.counter("hop_calls") - before);
+    }
+    assert!(broker.counter("connections_moved") > 0, "twenty partitions all lie where their clients came");
+    // What one client needs to say good-bye may fall into the time of the next.
+    assert!(hops_at_home.iter().all(|hops| *hops < 10), "{hops_at_home:?}");
+}
+
+#[test]
 fn idempotent_producers_are_deduplicated_and_fenced() {
     let broker = Broker::start(1, &[]);
     let mut client = broker.connect();

@@ -5,7 +5,7 @@
 //! else waits until the earlier ones are answered, so that whoever saw an ack sees its record; whatever is wrong with a
 //! peer's bytes closes its connection, is counted once, and is logged at debug. Source: Kafka's `SocketServer`, KIP-511.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,9 +19,11 @@ use crate::protocol::{self, ApiKey, Encoded, HeaderError, Message, RequestHeader
 use crate::rt;
 use crate::rt::net::{FrameReader, NetError, Payload, Replies, Reply};
 use crate::server::dispatch::{decode, dispatch};
+use crate::server::leaning::Leaning;
 use crate::server::produce::{Acks, Plan};
-use crate::server::{Handle, Server};
+use crate::server::{Counted, Handle, Server};
 use crate::shard::memory::Permit;
+use crate::types::ShardIndex;
 
 /// Produce requests of one connection that may be under way at once. Clients send five by default; a window beyond this
 /// gains nothing and holds memory.
@@ -93,12 +95,18 @@ pub(super) struct Context<'a> {
     pub(super) read_at: Instant,
     /// How long the request has waited for data or for others; see [`Stages`].
     waited: Cell<Duration>,
+    leaning: &'a RefCell<Leaning>,
 }
 
 impl Context<'_> {
     /// The other end.
     pub(super) fn peer(&self) -> SocketAddr {
         self.reader.peer()
+    }
+
+    /// The partitions of the request belong to one shard, or to several.
+    pub(super) fn concerns(&self, owner: Option<ShardIndex>) {
+        self.leaning.borrow_mut().on_request(owner);
     }
 
     /// An answer without records.
@@ -159,21 +167,46 @@ fn into_reply(encoded: Encoded, records: Vec<SmallVec<[Payload; 4]>>) -> Reply {
     reply
 }
 
-/// Serves a connection to its end.
-pub(super) async fn serve(server: &Rc<Server>, mut reader: FrameReader, replies: Replies) {
+/// Serves a connection to its end, or until it moves to another shard.
+pub(super) async fn serve(
+    server: &Rc<Server>,
+    mut reader: FrameReader,
+    replies: Replies,
+    leaning: Leaning,
+    counted: &Counted<'_>,
+) {
     reader.set_idle_timeout(Some(server.shard().settings().connections_max_idle));
     let handle = Handle::new(replies.clone());
     let registered = Registered::new(server, handle.clone());
-    let mut connection = Connection { server, reader: &mut reader, replies: &replies, handle };
-    if let Err(fault) = connection.run().await {
-        count(server, &fault);
-        tracing::debug!(peer = %connection.reader.peer(), %fault, "connection closed");
-    } else {
-        // The peer sends no more, or the shard drains: what was asked is answered first.
-        connection.handle.below(1).await;
-        replies.flushed().await;
+    let moves = leaning.moves();
+    let leaning = RefCell::new(leaning);
+    let mut connection = Connection { server, reader: &mut reader, replies: &replies, handle, leaning, counted };
+    match connection.run().await {
+        Err(fault) => {
+            count(server, &fault);
+            tracing::debug!(peer = %connection.reader.peer(), %fault, "connection closed");
+        }
+        Ok(end) => {
+            // The peer sends no more, or the shard drains, or another is to go on: what was asked is answered first.
+            connection.handle.below(1).await;
+            replies.flushed().await;
+            if end == End::Moves
+                && let Some((socket, received)) = reader.detach()
+            {
+                counted.give_away(socket, received, moves + 1);
+            }
+        }
     }
     registered.ended.set(true);
+}
+
+/// Why a connection is served no more, without a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Its peer or this shard ends.
+    Here,
+    /// The shard that its requests concern serves it from now on.
+    Moves,
 }
 
 fn count(server: &Server, fault: &Fault) {
@@ -244,12 +277,20 @@ struct Connection<'a> {
     reader: &'a mut FrameReader,
     replies: &'a Replies,
     handle: Rc<Handle>,
+    leaning: RefCell<Leaning>,
+    counted: &'a Counted<'a>,
 }
 
 impl Connection<'_> {
-    async fn run(&mut self) -> Result<(), Fault> {
+    async fn run(&mut self) -> Result<End, Fault> {
         while !self.server.draining() {
-            let Some(length) = self.reader.next_length().await? else { return Ok(()) };
+            let wish = self.leaning.borrow_mut().take_wish();
+            if let Some(shard) = wish
+                && self.counted.may_move(shard).await
+            {
+                return Ok(End::Moves);
+            }
+            let Some(length) = self.reader.next_length().await? else { return Ok(End::Here) };
             let bytes = self.legal(length)?;
             let permit = self.server.shard().memory().admit(bytes).await;
             let frame = self.read_body(bytes).await?;
@@ -260,7 +301,7 @@ impl Connection<'_> {
             served?;
             rt::yield_if_needed().await;
         }
-        Ok(())
+        Ok(End::Here)
     }
 
     fn legal(&self, length: i32) -> Result<usize, Fault> {
@@ -312,8 +353,8 @@ impl Connection<'_> {
         }
         let slot = self.replies.reserve();
         let RequestHeader { correlation_id, client_id, .. } = header;
-        let (server, reader, waited) = (self.server, &*self.reader, Cell::default());
-        let cx = Context { server, reader, api, version, correlation_id, client_id, read_at, waited };
+        let (server, reader, leaning, waited) = (self.server, &*self.reader, &self.leaning, Cell::default());
+        let cx = Context { server, reader, api, version, correlation_id, client_id, read_at, waited, leaning };
         match dispatch(&cx, api, body).await {
             Ok(reply) => {
                 answered(server, api, Stages { waited: cx.waited.get(), ..stages }, Instant::now());
@@ -355,7 +396,8 @@ impl Connection<'_> {
                 }
             }
         };
-        plan.start(self.server, frame, self.reader.memory_bytes(), stages.read_at, answer).await;
+        let owner = plan.start(self.server, frame, self.reader.memory_bytes(), stages.read_at, answer).await;
+        self.leaning.borrow_mut().on_request(owner);
         Ok(())
     }
 }

@@ -10,14 +10,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use bytes::BytesMut;
 use socket2::SockRef;
 
 use crate::config::BrokerSettings;
 use crate::rt;
 use crate::rt::net::Listener;
 use crate::server::Server;
-use crate::shard::calls::ShardCall;
+use crate::shard::calls::{Adopted, ShardCall};
 use crate::types::ShardIndex;
+
+/// Moves may bring a shard this part more connections than the one they come from.
+const UNEVEN: usize = 8;
 
 /// The counts.
 pub(super) struct Dealer {
@@ -79,10 +83,18 @@ impl Dealer {
         }
         let (shard, dealer) = (server.shard(), server.shard().index());
         if to == dealer {
-            server.adopt(socket, peer, dealer);
+            server.adopt(Adopted { socket, peer, dealer, received: BytesMut::new(), moves: 0 });
         } else {
-            shard.tell(to, ShardCall::Adopt { socket, peer, dealer });
+            let adopted = Adopted { socket, peer, dealer, received: BytesMut::new(), moves: 0 };
+            shard.tell(to, ShardCall::Adopt(adopted));
         }
+    }
+
+    /// Whether a connection may move from one shard to another; if so it is counted there from now on. It may not where the other
+    /// would have clearly more connections than this one: serving them is work as well, and one partition's clients are not
+    /// to crowd on one core.
+    pub(super) fn on_move(&self, from: ShardIndex, to: ShardIndex) -> bool {
+        self.open.borrow_mut().shift(from, to)
     }
 
     /// A connection that was dealt to `shard` ended.
@@ -104,6 +116,16 @@ impl Open {
             self.by_shard.iter_mut().enumerate().min_by_key(|(_, count)| **count).expect("there is a shard");
         *count += 1;
         Some(to)
+    }
+
+    fn shift(&mut self, from: ShardIndex, to: ShardIndex) -> bool {
+        let (here, there) = (self.by_shard[from], self.by_shard[to]);
+        if there > here + here / UNEVEN {
+            return false;
+        }
+        self.by_shard[from] = here.checked_sub(1).expect("what moves was dealt");
+        self.by_shard[to] += 1;
+        true
     }
 
     fn give_back(&mut self, shard: ShardIndex, peer: IpAddr) {
@@ -143,6 +165,16 @@ mod tests {
         assert_eq!(dealt, [0, 1, 2, 0, 1, 2]);
         open.give_back(1, HERE);
         assert_eq!(open.take(HERE, 10), Some(1));
+    }
+
+    #[test]
+    fn connections_move_while_the_shards_stay_about_even() {
+        let mut open = Open { by_shard: vec![1, 0], by_address: HashMap::new() };
+        assert!(open.shift(0, 1), "a lonely one may go where it likes");
+        assert_eq!(open.by_shard, [0, 1]);
+        open.by_shard = vec![32, 32];
+        let moved = (0..32).filter(|_| open.shift(0, 1)).count();
+        assert_eq!((moved, open.by_shard), (2, vec![30, 34]));
     }
 
     #[test]

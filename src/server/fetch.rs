@@ -54,6 +54,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
         return Ok(cx.reply(&response));
     }
     let wanted = Wanted::new(cx, &request);
+    cx.concerns(wanted.sole_owner());
     let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(wanted.bytes_max);
     let deadline = cx.read_at + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let mut waited = false;
@@ -141,6 +142,14 @@ impl Wanted {
         let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0).min(shard.settings().fetch_max_bytes as usize);
         let (groups, places) = split(items, |item| shard.owner(item.partition));
         Self { partitions, groups, places, bytes_max, isolation }
+    }
+
+    /// The shard that owns all that is read, if it is one.
+    fn sole_owner(&self) -> Option<ShardIndex> {
+        match &*self.groups {
+            [(owner, _)] => Some(*owner),
+            _ => None,
+        }
     }
 
     /// Reads everything once.

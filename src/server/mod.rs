@@ -14,6 +14,7 @@ mod errors;
 mod fetch;
 mod group_offsets;
 mod groups;
+mod leaning;
 mod metadata;
 mod offsets;
 mod operator;
@@ -29,15 +30,17 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use slab::Slab;
 
 use crate::rt;
 use crate::rt::hop::Responder;
 use crate::rt::net::{Net, NetConfig, Replies};
 use crate::server::dealer::Dealer;
+use crate::server::leaning::Leaning;
 use crate::server::produce::SmallBatches;
 use crate::server::producer_ids::ProducerIds;
-use crate::shard::calls::{ShardAnswer, ShardCall};
+use crate::shard::calls::{Adopted, ShardAnswer, ShardCall};
 use crate::shard::{Shard, ShardBoot};
 use crate::types::ShardIndex;
 
@@ -152,7 +155,11 @@ impl Server {
                 self.listen(socket);
                 responder.answer(ShardAnswer::Done);
             }
-            ShardCall::Adopt { socket, peer, dealer } => self.adopt(socket, peer, dealer),
+            ShardCall::Adopt(adopted) => self.adopt(adopted),
+            ShardCall::Move { from, to } => {
+                let may = self.dealer.borrow().as_ref().is_some_and(|dealer| dealer.on_move(from, to));
+                responder.answer(ShardAnswer::May(may));
+            }
             ShardCall::Closed { shard, peer } => {
                 if let Some(dealer) = &*self.dealer.borrow() {
                     dealer.on_closed(shard, peer);
@@ -185,13 +192,15 @@ impl Server {
         rt::spawn(async move { dealer.accept_all(&server, listener).await });
     }
 
-    /// Serves a dealt socket.
-    fn adopt(self: &Rc<Self>, socket: OwnedFd, peer: SocketAddr, dealer: ShardIndex) {
+    /// Serves a dealt socket, to its end or until it goes to the shard that its requests concern.
+    fn adopt(self: &Rc<Self>, adopted: Adopted) {
         let server = self.clone();
         rt::spawn(async move {
-            let _counted = Counted::new(&server, peer, dealer);
-            match server.shard.net().adopt(socket, peer) {
-                Ok((reader, replies)) => connection::serve(&server, reader, replies).await,
+            let Adopted { socket, peer, dealer, received, moves } = adopted;
+            let counted = Counted::new(&server, peer, dealer);
+            let leaning = Leaning::new(server.shard.index(), moves);
+            match server.shard.net().adopt(socket, peer, received) {
+                Ok((reader, replies)) => connection::serve(&server, reader, replies, leaning, &counted).await,
                 Err(error) => tracing::debug!(%peer, %error, "a dealt socket was not taken over"),
             }
         });
@@ -231,12 +240,34 @@ struct Counted<'a> {
     server: &'a Rc<Server>,
     peer: SocketAddr,
     dealer: ShardIndex,
+    /// Where the dealer counts it.
+    at: Cell<ShardIndex>,
+    /// Another shard counts it down.
+    is_given_away: Cell<bool>,
 }
 
 impl<'a> Counted<'a> {
     fn new(server: &'a Rc<Server>, peer: SocketAddr, dealer: ShardIndex) -> Self {
         server.shard.metrics().connections_opened.increment();
-        Self { server, peer, dealer }
+        Self { server, peer, dealer, at: Cell::new(server.shard.index()), is_given_away: Cell::new(false) }
+    }
+
+    /// Asks the dealer whether the connection may move `to` there.
+    async fn may_move(&self, to: ShardIndex) -> bool {
+        let question = ShardCall::Move { from: self.at.get(), to };
+        let may = matches!(self.server.shard.ask(self.dealer, question).await, Ok(ShardAnswer::May(true)));
+        if may {
+            self.at.set(to);
+        }
+        may
+    }
+
+    /// Hands the connection to the shard that it may move to.
+    fn give_away(&self, socket: OwnedFd, received: BytesMut, moves: u32) {
+        self.is_given_away.set(true);
+        self.server.shard.metrics().connections_moved.increment();
+        let adopted = Adopted { socket, peer: self.peer, dealer: self.dealer, received, moves };
+        self.server.shard.tell(self.at.get(), ShardCall::Adopt(adopted));
     }
 }
 
@@ -244,6 +275,8 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let shard = &self.server.shard;
         shard.metrics().connections_closed.increment();
-        shard.tell(self.dealer, ShardCall::Closed { shard: shard.index(), peer: self.peer.ip() });
+        if !self.is_given_away.get() {
+            shard.tell(self.dealer, ShardCall::Closed { shard: self.at.get(), peer: self.peer.ip() });
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Plan {
     /// Stage one: splits the frame into batches, checks them, and appends them here or sends them to their owners. In order
     /// if the caller awaits it before it starts the next. Dropped before its end, nothing is appended. `memory_bytes`: what a
     /// part of the frame keeps alive. Stage two: `answer` is run with the answer, when the batches went to their owners, and
-    /// whether every one was appended, once the acks have come; perhaps before this returns.
+    /// whether every one was appended, once the acks have come; perhaps before this returns. Returns the owner of all batches, if it is one.
     pub(super) async fn start(
         self,
         server: &Rc<Server>,
@@ -141,7 +141,7 @@ impl Plan {
         memory_bytes: usize,
         read_at: Instant,
         answer: impl FnOnce(ProduceResponse<'static>, Instant, bool) + 'static,
-    ) {
+    ) -> Option<ShardIndex> {
         let shard = server.shard();
         let now = now_ms();
         let mut items = Vec::new();
@@ -184,10 +184,14 @@ impl Plan {
             ProduceShare { items, deadline, now }
         };
         match groups.len() {
-            0 => started.finish(Outcomes::new()),
+            0 => {
+                started.finish(Outcomes::new());
+                None
+            }
             1 => {
                 let (owner, items) = groups.remove(0);
                 shard.produce(owner, share_of(owner, items), |outcomes| started.finish(outcomes));
+                Some(owner)
             }
             shares => {
                 let joining = Rc::new(Joining::new(started, places, shares));
@@ -195,6 +199,7 @@ impl Plan {
                     let joining = joining.clone();
                     shard.produce(owner, share_of(owner, items), move |outcomes| joining.on_share(number, outcomes));
                 }
+                None
             }
         }
     }

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::BytesMut;
+
 use crate::controller::image::Image;
 use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, ListFilter, ListedGroup};
 use crate::log::producers::ActiveProducer;
@@ -30,14 +32,14 @@ pub enum ShardCall {
     Apply(Arc<Image>),
     /// Accepts connections from this listening socket and deals them to the shards. → [`ShardAnswer::Done`]
     Listen(OwnedFd),
-    /// Serves this accepted connection. No answer is asked.
-    Adopt {
-        /// The socket.
-        socket: OwnedFd,
-        /// Its other end.
-        peer: SocketAddr,
-        /// The shard that dealt it and counts it.
-        dealer: ShardIndex,
+    /// Serves this connection. No answer is asked.
+    Adopt(Adopted),
+    /// Whether a connection may move between these shards; if so it is counted at the second from now on. → [`ShardAnswer::May`]
+    Move {
+        /// Where it is served.
+        from: ShardIndex,
+        /// Where it wants to.
+        to: ShardIndex,
     },
     /// A dealt connection ended. No answer is asked.
     Closed {
@@ -81,10 +83,26 @@ pub enum ShardCall {
     Stop,
 }
 
+/// An accepted connection on its way to the shard that is to serve it.
+pub struct Adopted {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// Its other end.
+    pub peer: SocketAddr,
+    /// The shard that dealt it and counts it.
+    pub dealer: ShardIndex,
+    /// Of its next requests, when another shard served it before.
+    pub received: BytesMut,
+    /// How many did.
+    pub moves: u32,
+}
+
 /// The answer to a [`ShardCall`].
 pub enum ShardAnswer {
     /// It is done.
     Done,
+    /// Yes or no.
+    May(bool),
     /// What opening logs found.
     Applied(ApplyReport),
     /// One outcome a batch.

@@ -312,7 +312,8 @@ impl Shard {
                 });
             }
             ShardCall::Listen(_)
-            | ShardCall::Adopt { .. }
+            | ShardCall::Adopt(_)
+            | ShardCall::Move { .. }
             | ShardCall::Closed { .. }
             | ShardCall::Drain(_)
             | ShardCall::Stop => return Some((call, responder)),

@@ -57,7 +57,7 @@ where
     rt::spawn(async move {
         loop {
             let (socket, peer) = listener.accept().await.unwrap();
-            let (reader, replies) = net.adopt(socket, peer).unwrap();
+            let (reader, replies) = net.adopt(socket, peer, bytes::BytesMut::new()).unwrap();
             rt::spawn(serve(reader, replies));
         }
     });

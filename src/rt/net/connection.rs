@@ -93,7 +93,12 @@ pub(super) struct Connection {
     pub(super) changed: Event,
 }
 
-pub(super) fn adopt(net: &Rc<Inner>, socket: OwnedFd, peer: SocketAddr) -> io::Result<(FrameReader, Replies)> {
+pub(super) fn adopt(
+    net: &Rc<Inner>,
+    socket: OwnedFd,
+    peer: SocketAddr,
+    received: BytesMut,
+) -> io::Result<(FrameReader, Replies)> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
     let connection = Rc::new(Connection {
@@ -109,7 +114,7 @@ pub(super) fn adopt(net: &Rc<Inner>, socket: OwnedFd, peer: SocketAddr) -> io::R
         expired: Cell::new(false),
         lost: RefCell::default(),
         reader: RefCell::default(),
-        buffer: RefCell::default(),
+        buffer: RefCell::new(received),
         idle_timeout: Cell::new(None),
         last_activity: Cell::new(Instant::now()),
         blocked_since: Cell::new(None),
@@ -122,7 +127,8 @@ pub(super) fn adopt(net: &Rc<Inner>, socket: OwnedFd, peer: SocketAddr) -> io::R
     net.connections.set(net.connections.get() + 1);
     net.adopted.notify_all();
     let expected = Expected { frame: 0, shared: BUFFER_BYTES_MIN };
-    let (connection_read, memory) = (connection.clone(), Memory::default());
+    let (connection_read, mut memory) = (connection.clone(), Memory::default());
+    memory.follow(&connection.buffer.borrow());
     let reader = FrameReader { connection: connection_read, received: 0, frames: 0, turn: 0, expected, memory };
     Ok((reader, Replies::new(connection)))
 }
@@ -268,6 +274,18 @@ impl FrameReader {
         if let Some(idle) = idle {
             self.connection.net.set_timeout_step(idle);
         }
+    }
+
+    /// Gives the socket away, for another shard to [`super::Net::adopt`], and what was received of it and not read. `None`: it is closed,
+    /// or answers are awaited or queued.
+    pub fn detach(self) -> Option<(OwnedFd, BytesMut)> {
+        let connection = &self.connection;
+        if !connection.out.borrow().is_idle() || connection.out.borrow().is_closing() {
+            return None;
+        }
+        let socket = connection.socket.borrow_mut().take()?;
+        connection.net.forget(connection.token.get(), &socket);
+        Some((socket, connection.buffer.take()))
     }
 
     /// Resolves when the peer is gone (closed, even only its sending half, or reset) or the connection was closed here; to

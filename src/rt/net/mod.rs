@@ -190,9 +190,9 @@ impl Net {
         Listener::new(&self.0, socket)
     }
 
-    /// Takes over a connected socket (accepted here or dealt by another shard).
-    pub fn adopt(&self, socket: OwnedFd, peer: SocketAddr) -> io::Result<(FrameReader, Replies)> {
-        connection::adopt(&self.0, socket, peer)
+    /// Takes over a connected socket (accepted here, or dealt or given away by another shard, which had `received` of it already).
+    pub fn adopt(&self, socket: OwnedFd, peer: SocketAddr, received: BytesMut) -> io::Result<(FrameReader, Replies)> {
+        connection::adopt(&self.0, socket, peer, received)
     }
 
     /// Gives way if this task has used up its millisecond: to be called between two pieces of work that may take as long.
@@ -252,6 +252,16 @@ impl Inner {
         epoll::add(&self.epoll, socket, EventData::new_u64(token), interest | EventFlags::ET)?;
         vacant.insert((generation, entry));
         Ok(token)
+    }
+
+    /// Like [`Inner::remove`], of a connection whose socket lives on elsewhere.
+    fn forget(&self, token: u64, socket: &OwnedFd) {
+        // It is in the epoll, and nowhere else is it taken out.
+        if let Err(errno) = epoll::delete(&self.epoll, socket) {
+            tracing::error!(%errno, "epoll does not let a socket go");
+        }
+        self.connections.set(self.connections.get() - 1);
+        self.remove(token);
     }
 
     /// The caller closes the descriptor, which takes it out of the epoll.

@@ -101,6 +101,11 @@ impl Outgoing {
         self.line.is_empty() && self.ready.is_empty()
     }
 
+    /// It ends when what is ready has been sent.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     /// Gives memory back that a burst needed.
     pub(super) fn shrink(&mut self) {
         if self.is_idle() {
