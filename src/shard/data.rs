@@ -123,31 +123,22 @@ impl Shard {
 
     /// [`Shard::produce`] for what this shard owns.
     pub(super) fn append<F: FnOnce(Outcomes) + 'static>(self: &Rc<Self>, share: ProduceShare, done: F) {
-        let mut outcomes = Outcomes::new();
-        let mut partitions: SmallVec<[Option<Rc<Partition>>; 1]> = SmallVec::new();
-        for item in share.items {
-            let (partition, outcome) = match self.append_one(item, share.now) {
-                Ok((partition, appended)) => (Some(partition), Ok(appended)),
-                Err(error) => (None, Err(error)),
-            };
-            partitions.push(partition);
-            outcomes.push(outcome);
+        let (mut outcomes, mut waits) = (Outcomes::new(), SmallVec::<[_; 1]>::new());
+        for (place, item) in share.items.into_iter().enumerate() {
+            outcomes.push(self.append_one(item, share.now).map(|(partition, appended)| {
+                waits.push((place, partition, appended.last_offset.next()));
+                appended
+            }));
         }
-        let missing = 1 + partitions.iter().flatten().count();
         self.shares_pending.set(self.shares_pending.get() + 1);
         let pending = Rc::new(PendingShare {
             shard: self.clone(),
             outcomes: RefCell::new(outcomes),
-            missing: Cell::new(missing),
+            missing: Cell::new(1 + waits.len()),
             deadline: share.deadline,
             done: Cell::new(Some(done)),
         });
-        for (place, partition) in partitions.into_iter().enumerate() {
-            let Some(partition) = partition else { continue };
-            let Some(end) = pending.outcomes.borrow()[place].as_ref().ok().map(|appended| appended.last_offset.next())
-            else {
-                continue;
-            };
+        for (place, partition, end) in waits {
             if let Some(outcome) = partition.acked_or_tell(end, share.deadline, pending.clone(), place) {
                 pending.clone().told(place, outcome);
             }
