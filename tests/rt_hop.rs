@@ -60,6 +60,15 @@ fn crossbeam_place<T>(value: T) -> crossbeam_queue::ArrayQueue<T> {
     place
 }
 
+/// A shard that keeps every question and answers none; `asked` tells that there was one.
+fn start_silent(seed: HopSeed<u64, u64>, net: &Net, asked: &Arc<AtomicBool>) -> Hops<u64, u64> {
+    let (held, told) = (RefCell::new(Vec::new()), asked.clone());
+    seed.start(net, move |_, responder| {
+        held.borrow_mut().push(responder);
+        told.store(true, Ordering::SeqCst);
+    })
+}
+
 #[test]
 fn questions_are_answered_by_the_shard_asked_and_by_oneself() {
     let (seeds, port) = hop::mesh(2, 16);
@@ -164,12 +173,7 @@ fn what_would_follow_an_answer_is_dropped_with_its_shard() {
         let (seed, asked, dropped) = (seeds(index), asked.clone(), counted.clone());
         async move {
             let net = Net::start(NetConfig::default()).unwrap();
-            let held = Rc::new(RefCell::new(Vec::new()));
-            let told = asked.clone();
-            let hops = seed.start(&net, move |_, responder| {
-                held.borrow_mut().push(responder);
-                told.store(true, Ordering::SeqCst);
-            });
+            let hops = start_silent(seed, &net, &asked);
             if index == 0 {
                 // It holds what holds it, as a request holds its server.
                 let (counted, own) = (Counted(dropped), hops.clone());
@@ -202,12 +206,7 @@ fn a_shard_that_ends_leaves_nobody_waiting() {
             let (seed, asked, port) = (seeds(index), asked.clone(), port.clone());
             async move {
                 let net = Net::start(NetConfig::default()).unwrap();
-                let held = Rc::new(RefCell::new(Vec::new()));
-                let told = asked.clone();
-                let hops = seed.start(&net, move |_, responder| {
-                    held.borrow_mut().push(responder);
-                    told.store(true, Ordering::SeqCst);
-                });
+                let hops = start_silent(seed, &net, &asked);
                 if index == 0 {
                     // Held by shard 1 until it ends.
                     assert_eq!(hops.call(1, 1).await, Err(Gone));

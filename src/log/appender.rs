@@ -34,6 +34,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
@@ -204,7 +205,7 @@ impl Drop for TaskGuard<'_> {
     }
 }
 
-/// A write given to the kernel. It holds its turn until it is awaited, so nothing else may be awaited meanwhile that waits for
+/// A write given to the kernel. It holds its turn until it is polled, so nothing else may be awaited meanwhile that waits for
 /// others' turns.
 struct InFlight {
     write: Pin<Box<dyn Future<Output = io::Result<AlignedBuf>>>>,
@@ -236,8 +237,8 @@ impl Writer {
                     return stop;
                 }
             }
-            if let Some(write) = self.in_flight.pop_front() {
-                if let Err(stop) = self.finish(write).await {
+            if !self.in_flight.is_empty() {
+                if let Err(stop) = self.finish().await {
                     return stop;
                 }
             } else if self.log.appender.is_stopping.get() {
@@ -322,9 +323,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits for the oldest write; what it completed is written.
-    async fn finish(&mut self, write: InFlight) -> Result<(), Stop> {
-        let Some(target) = &self.target else { return Ok(()) };
+    /// Waits for the oldest write; what it completed is written. Those behind it give back their turns as they end.
+    async fn finish(&mut self) -> Result<(), Stop> {
+        std::future::poll_fn(|context| {
+            let mut oldest = Poll::Pending;
+            for (place, InFlight { write, .. }) in self.in_flight.iter_mut().enumerate() {
+                if let Poll::Ready(done) = write.as_mut().poll(context) {
+                    *write = Box::pin(std::future::ready(done));
+                    oldest = if place == 0 { Poll::Ready(()) } else { oldest };
+                }
+            }
+            oldest
+        })
+        .await;
+        let Some((write, target)) = self.in_flight.pop_front().zip(self.target.as_ref()) else { return Ok(()) };
         let buffer = match write.write.await {
             Ok(buffer) => buffer,
             Err(error) => return Err(failed(&self.log, &target.segment, "write", &error)),

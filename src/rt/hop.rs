@@ -187,22 +187,27 @@ impl<Q: Send + 'static, A: Send + 'static> Hops<Q, A> {
         self.ask(to, question, Who::Then(Box::new(then)));
     }
 
+    /// Whether the other side still takes questions.
+    pub fn reaches(&self, to: ShardIndex) -> bool {
+        !self.0.doors[to].closed.load(Ordering::SeqCst)
+    }
+
     fn ask(&self, to: ShardIndex, question: Q, who: Who<A>) -> usize {
         let hops = &self.0;
         let generation = hops.generation.get().wrapping_add(1);
         hops.generation.set(generation);
         let key = hops.waiting.borrow_mut().insert(Waiting { generation, to, who });
-        if hops.doors[to].closed.load(Ordering::SeqCst) {
-            hops.on_answer(key, generation, Err(Gone));
-        } else {
+        if self.reaches(to) {
             hops.send(to, Message::Question(question, Home::Shard(hops.own, key, generation)));
+        } else {
+            hops.on_answer(key, generation, Err(Gone));
         }
         key
     }
 
     /// Sends without asking for an answer.
     pub fn post(&self, to: ShardIndex, question: Q) {
-        if !self.0.doors[to].closed.load(Ordering::SeqCst) {
+        if self.reaches(to) {
             self.0.send(to, Message::Question(question, Home::Nowhere));
         }
     }
@@ -337,7 +342,10 @@ impl<Q: Send + 'static, A: Send + 'static, H: Fn(Q, Responder<A>) + 'static> Inb
                 Message::Answer(key, generation, answer) => self.hops.on_answer(key, generation, answer),
             }
         }
-        self.hops.notice_the_gone();
+        // What a shard answered before it ended comes first.
+        if taken < MESSAGES_PER_TURN {
+            self.hops.notice_the_gone();
+        }
         match (self.hops.send_overflow(), taken) {
             (false, _) | (true, MESSAGES_PER_TURN) => Looked::More,
             (true, 0) => Looked::Idle,

@@ -254,8 +254,9 @@ impl<'a> Counted<'a> {
 
     /// Asks the dealer whether the connection may move `to` there.
     async fn may_move(&self, to: ShardIndex) -> bool {
+        let shard = &self.server.shard;
         let question = ShardCall::Move { from: self.at.get(), to };
-        let may = matches!(self.server.shard.ask(self.dealer, question).await, Ok(ShardAnswer::May(true)));
+        let may = shard.reaches(to) && matches!(shard.ask(self.dealer, question).await, Ok(ShardAnswer::May(true)));
         if may {
             self.at.set(to);
         }

@@ -248,6 +248,11 @@ impl Shard {
         self.hops().call(to, call)
     }
 
+    /// Whether another shard is there.
+    pub fn reaches(&self, to: ShardIndex) -> bool {
+        self.hops().reaches(to)
+    }
+
     /// Tells another shard.
     pub fn tell(&self, to: ShardIndex, call: ShardCall) {
         self.metrics.hop_calls.increment();

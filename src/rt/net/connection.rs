@@ -285,7 +285,8 @@ impl FrameReader {
         }
         let socket = connection.socket.borrow_mut().take()?;
         connection.net.forget(connection.token.get(), &socket);
-        Some((socket, connection.buffer.take()))
+        // Copied, mostly nothing: the memory around it belongs to frames that live on here.
+        Some((socket, BytesMut::from(&connection.buffer.take()[..])))
     }
 
     /// Resolves when the peer is gone (closed, even only its sending half, or reset) or the connection was closed here; to
