@@ -670,7 +670,7 @@ fn stages(runs: &[Run]) -> Option<Figure> {
         id: "stages".to_owned(),
         title: "Where the time of a request went".to_owned(),
         caption: "Mean times by the broker's own clock and counters, while measuring; the stages are Kafka's. Request queue: wholly read, waiting for its \
-                  turn on its connection. Local: checked and appended, or read. Remote: waiting for the acknowledgement, or (a long poll) for data to \
+                  turn on its connection. Local: checked, or read. Remote: appended and waiting for the acknowledgement, or (a long poll) for data to \
                   come. What remains of the client's mean response time is the network, the kernel and the client: its linger, and how late it sent. \
                   The client's mean is over records (of fetches: over those that brought some), the broker's over requests."
             .to_owned(),
