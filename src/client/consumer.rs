@@ -33,7 +33,6 @@ pub use self::listener::{
     ConsumerInterceptor, ConsumerMetrics, Heard, OffsetAndMetadata, OffsetAndTimestamp, Offsets, RebalanceListener,
 };
 use self::state::{Next, Shared, Wanted, wall};
-use super::assignor::Assignor;
 use super::consumer_error::ConsumerError;
 use super::error::ClientError;
 use super::fetcher::{Fetcher, FetcherSettings, Portion};
@@ -114,7 +113,7 @@ impl Consumer {
             Membership::new(MembershipSettings {
                 group_id: group_id.into(),
                 instance_id: settings.group_instance_id.as_deref().map(Into::into),
-                assignors: settings.assignors.iter().map(|kind| Assignor::from(*kind)).collect(),
+                assignors: settings.assignors.clone(),
                 session_timeout: settings.session_timeout,
                 heartbeat_interval: settings.heartbeat_interval,
                 max_poll_interval: settings.max_poll_interval,

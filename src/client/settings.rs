@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use self::address::HostPort;
 pub use self::builder::{Builder, Desk, Settings};
-pub use self::consumer::{AssignorKind, ConsumerSettings, IsolationLevel, OffsetReset};
+pub use self::consumer::{ConsumerSettings, IsolationLevel, OffsetReset};
 pub use self::producer::{Acks, PartitionerKind, ProducerSettings};
 use crate::config::client_rows::ClientRole;
 use crate::config::{Problem, Severity};
@@ -142,6 +142,7 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::assignor::Assignor;
     use crate::protocol::batch::Codec;
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(settings.delivery_timeout, Duration::from_secs(120));
         assert_eq!(settings.client.connections_max_idle, Some(Duration::from_secs(540)));
         let consumer = ConsumerSettings::builder().set("bootstrap.servers", "b").build().unwrap();
-        assert_eq!(consumer.assignors, [AssignorKind::Range, AssignorKind::CooperativeSticky]);
+        assert_eq!(consumer.assignors, [Assignor::Range, Assignor::CooperativeSticky]);
         assert_eq!((consumer.auto_offset_reset, consumer.enable_auto_commit), (OffsetReset::Latest, false));
         let admin = AdminSettings::builder().set("bootstrap.servers", "b").build().unwrap();
         assert_eq!(admin.client.connections_max_idle, Some(Duration::from_secs(300)));

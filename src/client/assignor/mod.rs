@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::client::settings::AssignorKind;
 use crate::types::{PartitionIndex, TopicName, TopicPartition};
 
 /// A rack's name.
@@ -168,17 +167,6 @@ impl Assignor {
             partitions.sort_unstable();
         }
         dealt
-    }
-}
-
-impl From<AssignorKind> for Assignor {
-    fn from(kind: AssignorKind) -> Self {
-        match kind {
-            AssignorKind::Range => Self::Range,
-            AssignorKind::RoundRobin => Self::RoundRobin,
-            AssignorKind::Sticky => Self::Sticky,
-            AssignorKind::CooperativeSticky => Self::CooperativeSticky,
-        }
     }
 }
 

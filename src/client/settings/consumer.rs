@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::ClientSettings;
 use super::builder::{Desk, Settings};
+use crate::client::assignor::Assignor;
 use crate::config::client_rows::ClientRole;
 
 /// `auto.offset.reset`
@@ -37,31 +38,6 @@ impl IsolationLevel {
         match self {
             Self::ReadUncommitted => 0,
             Self::ReadCommitted => 1,
-        }
-    }
-}
-
-/// One of `partition.assignment.strategy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AssignorKind {
-    /// Neighbouring partitions per topic.
-    Range,
-    /// In turn.
-    RoundRobin,
-    /// Balanced, moving as little as can be; everything is given up in between.
-    Sticky,
-    /// The same, giving up only what moves.
-    CooperativeSticky,
-}
-
-impl AssignorKind {
-    /// The name in the group protocol and in settings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Range => "range",
-            Self::RoundRobin => "roundrobin",
-            Self::Sticky => "sticky",
-            Self::CooperativeSticky => "cooperative-sticky",
         }
     }
 }
@@ -102,7 +78,7 @@ pub struct ConsumerSettings {
     /// `check.crcs`
     pub check_crcs: bool,
     /// `partition.assignment.strategy`; never empty.
-    pub assignors: Vec<AssignorKind>,
+    pub assignors: Vec<Assignor>,
     /// `exclude.internal.topics`
     pub exclude_internal_topics: bool,
     /// `default.api.timeout.ms`
@@ -125,11 +101,11 @@ impl Settings for ConsumerSettings {
             let message = "enable.auto.commit=true without a group.id".to_owned();
             desk.wrong("enable.auto.commit", message, "give a group.id: offsets are committed for a group");
         }
-        let known =
-            [AssignorKind::Range, AssignorKind::RoundRobin, AssignorKind::Sticky, AssignorKind::CooperativeSticky];
         let names = desk.text("partition.assignment.strategy");
-        let assignors: Vec<_> =
-            names.split(',').filter_map(|name| known.into_iter().find(|kind| kind.name() == name.trim())).collect();
+        let assignors: Vec<_> = names
+            .split(',')
+            .filter_map(|name| Assignor::ALL.into_iter().find(|kind| kind.name() == name.trim()))
+            .collect();
         if assignors.is_empty() {
             let message = "partition.assignment.strategy is empty".to_owned();
             desk.wrong("partition.assignment.strategy", message, "name at least one, or leave it out");
