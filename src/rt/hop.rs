@@ -292,12 +292,12 @@ impl<Q, A> Inner<Q, A> {
 
     /// Nobody will run these: drops them, outside the borrow.
     fn forget_what_follows(&self) {
-        let mut forgotten = Vec::new();
         let mut waiting = self.waiting.borrow_mut();
         let keys: Vec<usize> =
             waiting.iter().filter(|(_, entry)| matches!(entry.who, Who::Then(_))).map(|(key, _)| key).collect();
-        forgotten.extend(keys.into_iter().map(|key| waiting.remove(key)));
+        let forgotten: Vec<_> = keys.into_iter().map(|key| waiting.remove(key)).collect();
         drop(waiting);
+        drop(forgotten);
     }
 
     /// Answers `Gone` to every question asked of a shard that has closed since the last look.

@@ -3,7 +3,8 @@
 //! Shell. Owns the loop from frame to answer and the limits on a peer; not the handlers. Always: memory is admitted before
 //! a body is read; requests take effect in the order they came; produce requests overlap after their first stage, everything
 //! else waits until the earlier ones are answered, so that whoever saw an ack sees its record; whatever is wrong with a
-//! peer's bytes closes its connection, is counted once, and is logged at debug. Source: Kafka's `SocketServer`, KIP-511.
+//! peer's bytes closes its connection, is counted once, and is logged at debug; a connection moves to another shard only
+//! between two requests, with every earlier one answered. Source: Kafka's `SocketServer`, KIP-511.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -82,10 +82,10 @@ impl Dealer {
             tracing::debug!(%peer, %error, "socket options were not set");
         }
         let (shard, dealer) = (server.shard(), server.shard().index());
+        let adopted = Adopted { socket, peer, dealer, received: BytesMut::new(), moves: 0 };
         if to == dealer {
-            server.adopt(Adopted { socket, peer, dealer, received: BytesMut::new(), moves: 0 });
+            server.adopt(adopted);
         } else {
-            let adopted = Adopted { socket, peer, dealer, received: BytesMut::new(), moves: 0 };
             shard.tell(to, ShardCall::Adopt(adopted));
         }
     }

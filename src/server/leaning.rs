@@ -10,7 +10,7 @@ use crate::types::ShardIndex;
 /// Requests in a row before the first move.
 const RUN: u32 = 64;
 /// After so many moves a connection stays where it is.
-pub(super) const MOVES_MAX: u32 = 8;
+const MOVES_MAX: u32 = 8;
 
 /// What a connection's requests have concerned lately.
 pub(super) struct Leaning {
