@@ -284,10 +284,10 @@ pub fn only(cells: Vec<Cell>, names: &[String]) -> Result<Vec<Cell>, String> {
 /// About how long it takes.
 pub fn estimate(cells: &[Cell], pacing: &Pacing, layouts: usize) -> Duration {
     // A turn also makes its topic, connects, syncs what was written and deletes the topic: 0.3 to 0.8 s beside Kafka on two
-    // busy cores.
+    // busy cores, measured before a turn waited until its files are gone.
     const AROUND: f64 = 0.6;
     const RESTART: f64 = 5.0;
-    // The wait for files to go, and a neighbour that is noisy for a second or so before the quiet load begins.
+    // A neighbour that is noisy for a second or so before the quiet load begins, and more to delete.
     const NOISE: f64 = 4.0;
     let turn = |cell: &Cell| {
         let load = cell.plan.duration.as_secs_f64() + cell.plan.warmup_seconds() as f64;
