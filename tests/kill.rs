@@ -16,6 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use futures_lite::future::block_on;
+use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
@@ -366,4 +368,65 @@ impl Member {
             self.committed.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The recovery point of a topic's partition 0 in the checkpoint.
+fn checkpointed(broker: &Broker, topic: &str) -> Option<i64> {
+    let text = std::fs::read_to_string(broker.data().join("recovery-point-offset-checkpoint")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{topic} 0 ")))?;
+    line.parse().ok()
+}
+
+#[test]
+fn damage_below_the_recovery_point_is_refused_at_every_start_and_cut_at_none() {
+    let mut broker = Broker::start(&[("log.flush.offset.checkpoint.interval.ms", "100")]);
+    let bootstrap = broker.kafka.to_string();
+    let topic = clients::create_topic(&bootstrap, "damaged", 1, &[("flush.messages", "1")]);
+    let sender = clients::Sender::new(&bootstrap, &[("linger.ms", "0")]);
+    assert_eq!(sender.send_all(&topic, 0, (0..20).map(|n| n.to_string())).last(), Some(&19));
+    wait_for(TIME_MAX, || (checkpointed(&broker, &topic) == Some(20)).then_some(())).expect("a checkpoint");
+    broker.kill();
+
+    let file = broker.data().join(format!("{topic}-0/00000000000000000000.log"));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[65] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    for _ in 0..3 {
+        broker.start_again();
+        let log = broker.log();
+        let (_, last_start) = log.rsplit_once("data: ").unwrap();
+        assert!(last_start.contains(&format!("offline: {topic}-0")), "{log}");
+        wait_for(TIME_MAX, || (checkpointed(&broker, &topic) == Some(20)).then_some(())).expect("it is not forgotten");
+        assert!(!broker.stop().success(), "not every log closed cleanly");
+        assert_eq!(checkpointed(&broker, &topic), Some(20));
+        assert!(std::fs::read(&file).unwrap() == bytes, "nothing was cut");
+    }
+}
+
+#[test]
+fn a_topic_made_again_under_its_name_is_whole_after_a_kill() {
+    let mut broker = Broker::start(&[]);
+    let bootstrap = broker.kafka.to_string();
+    let name = clients::create_topic(&bootstrap, "again", 1, &[]);
+    let sender = clients::Sender::new(&bootstrap, &[("linger.ms", "0")]);
+    sender.send_all(&name, 0, (0..20).map(|n| format!("old {n}")));
+    drop(sender);
+    // The clean end writes what the next minute would.
+    assert!(broker.stop().success());
+    broker.start_again();
+    assert_eq!(checkpointed(&broker, &name), Some(20));
+
+    let admin = clients::admin(&bootstrap);
+    let options = AdminOptions::new();
+    block_on(admin.delete_topics(&[&name], &options)).unwrap().remove(0).unwrap();
+    assert_eq!(checkpointed(&broker, &name), None, "it is gone before the answer");
+    let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(1));
+    block_on(admin.create_topics([&topic], &options)).unwrap().remove(0).unwrap();
+    let sender = clients::Sender::new(&bootstrap, &[("linger.ms", "0")]);
+    assert_eq!(sender.send_all(&name, 0, (0..5).map(|n| format!("new {n}"))), [0, 1, 2, 3, 4]);
+    broker.kill();
+    broker.start_again();
+    let found = clients::read(&clients::reader(&bootstrap, &name, 1, &[]), 5);
+    let values = found.iter().map(|record| String::from_utf8(record.value.clone().unwrap()).unwrap());
+    assert!(values.eq((0..5).map(|n| format!("new {n}"))), "{found:?}");
 }

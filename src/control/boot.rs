@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 
+use super::Failure;
 use super::checkpoints;
+use super::checkpoints::{Checkpoints, Offsets};
 use super::flush_probe;
 use super::http::{self, Facts, Phase};
 use super::mesh::{ShardPort, ask_all};
 use super::stop::{Signals, stop_shards};
-use super::{Failure, checkpoints::Offsets};
 use crate::config::{BrokerSettings, Problem};
 use crate::controller::data_dirs::DataDirs;
 use crate::controller::image::Image;
@@ -33,7 +34,7 @@ use crate::rt::{self, executor::Setup, hop};
 use crate::server;
 use crate::shard::ShardBoot;
 use crate::shard::apply::FoundDir;
-use crate::shard::calls::{ApplyReport, ShardAnswer, ShardCall};
+use crate::shard::calls::{ApplyReport, DirCheckpoint, ShardAnswer, ShardCall};
 
 /// Messages one shard's inbox holds before senders queue on their side: more than the requests that one turn of all
 /// connections of a busy shard can bring, small enough to cost nothing.
@@ -168,6 +169,16 @@ pub(super) async fn serve(
         ));
     }
 
+    let known = settings.log_dirs.iter().cloned().zip(
+        found
+            .iter()
+            .map(|dir| Offsets { recovery_points: dir.recovery_points.clone(), log_starts: dir.log_starts.clone() }),
+    );
+    let mut checkpoints = Checkpoints::new(known);
+    // A crash may have come between the end of a topic and this.
+    checkpoints.keep_those_of(&opened.image()).map_err(|error| Failure(format!("offset checkpoints: {error}")))?;
+    let checkpoints = Arc::new(Mutex::new(checkpoints));
+
     let controller = opened.controller();
     let (images, image) = watch::channel(opened.image());
     let running = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
@@ -177,7 +188,8 @@ pub(super) async fn serve(
     for (name, reason) in &recovered.failed {
         life.say(format_args!("offline: {name}: {reason}"));
     }
-    let commands = tokio::spawn(opened.run(MeshPublisher { shards: shards.clone(), images }));
+    let publisher = MeshPublisher { shards: shards.clone(), images, checkpoints: Arc::clone(&checkpoints) };
+    let commands = tokio::spawn(opened.run(publisher));
 
     let facts = Arc::new(Facts {
         shards: shards.clone(),
@@ -191,7 +203,8 @@ pub(super) async fn serve(
     if let Some(admin) = admin {
         tokio::spawn(axum::serve(admin, http::router(Arc::clone(&facts))).into_future());
     }
-    let checkpointing = tokio::spawn(checkpoint_now_and_then(shards.clone(), Arc::clone(&settings), found));
+    let checkpointing =
+        tokio::spawn(checkpoint_now_and_then(shards.clone(), Arc::clone(&settings), Arc::clone(&checkpoints)));
 
     shards
         .port
@@ -218,9 +231,9 @@ pub(super) async fn serve(
     if commands.await.is_err() {
         tracing::error!("the controller ended badly");
     }
-    let checkpoints = stop_shards(&shards, settings.log_dirs.len()).await;
+    let closed = stop_shards(&shards, settings.log_dirs.len()).await;
     let joined = tokio::task::spawn_blocking(move || running.join()).await;
-    finish(&settings, dirs, &checkpoints)?;
+    finish(&settings, dirs, &mut *checkpoints.lock().await, &closed)?;
     if speaks {
         eprintln!("stopped: every log flushed and closed");
     }
@@ -311,7 +324,7 @@ fn cpus(settings: &BrokerSettings) -> Result<Vec<usize>, Failure> {
 /// What the last run left in each log directory.
 fn find(dirs: &DataDirs) -> Arc<Vec<FoundDir>> {
     let found = dirs.dirs.iter().map(|dir| {
-        let (Offsets { recovery_points, log_starts }, problems) = checkpoints::read(&dir.path);
+        let (offsets, problems) = checkpoints::read(&dir.path);
         for problem in problems {
             tracing::warn!("{problem}");
         }
@@ -320,6 +333,7 @@ fn find(dirs: &DataDirs) -> Arc<Vec<FoundDir>> {
             Ok(swept) => tracing::info!(dir = %dir.path.display(), swept, "removed what deletions had left behind"),
             Err(error) => tracing::warn!(dir = %dir.path.display(), %error, "leftovers of deletions stay"),
         }
+        let Offsets { recovery_points, log_starts } = offsets;
         FoundDir { clean: dir.clean, recovery_points, log_starts }
     });
     Arc::new(found.collect())
@@ -412,11 +426,12 @@ async fn open_logs(shards: &ShardPort, image: &Arc<Image>) -> Result<ApplyReport
 struct MeshPublisher {
     shards: ShardPort,
     images: watch::Sender<Arc<Image>>,
+    checkpoints: Arc<Mutex<Checkpoints>>,
 }
 
 impl Publisher for MeshPublisher {
     fn publish(&self, image: Arc<Image>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        let shards = self.shards.clone();
+        let (shards, checkpoints) = (self.shards.clone(), Arc::clone(&self.checkpoints));
         self.images.send_replace(Arc::clone(&image));
         Box::pin(async move {
             ask_all(&shards, OPEN_PATIENCE, || ShardCall::Prepare(Arc::clone(&image))).await;
@@ -427,37 +442,34 @@ impl Publisher for MeshPublisher {
                     tracing::error!(partition = name, reason, "a log did not open; its partition is offline");
                 }
             }
+            // Before the next command, which may give a deleted name again.
+            if let Err(error) = checkpoints.lock().await.keep_those_of(&image) {
+                tracing::error!(%error, "offset checkpoints of a deleted topic were not rewritten; tried again with the next ones");
+            }
         })
     }
 }
 
 /// Writes the checkpoints every `log.flush.offset.checkpoint.interval.ms`, so that recovery after a kill reads little.
-async fn checkpoint_now_and_then(shards: ShardPort, settings: Arc<BrokerSettings>, found: Arc<Vec<FoundDir>>) {
-    let dirs = &settings.log_dirs;
-    let before: Vec<_> = found
-        .iter()
-        .map(|dir| Offsets { recovery_points: dir.recovery_points.clone(), log_starts: dir.log_starts.clone() })
-        .collect();
-    drop(found);
+async fn checkpoint_now_and_then(
+    shards: ShardPort,
+    settings: Arc<BrokerSettings>,
+    checkpoints: Arc<Mutex<Checkpoints>>,
+) {
     let mut ticks = tokio::time::interval(settings.log_flush_offset_checkpoint_interval.max(Duration::from_millis(1)));
     ticks.tick().await;
     loop {
         ticks.tick().await;
+        // Held from the question on: what a shard told before a topic's end must not be written after it.
+        let mut checkpoints = checkpoints.lock().await;
         let answers = ask_all(&shards, CHECKPOINT_PATIENCE, || ShardCall::Describe).await;
-        if answers.iter().any(Option::is_none) {
-            continue; // A checkpoint without a shard's partitions would forget their recovery points.
-        }
         let mut partitions = Vec::new();
         for answer in answers.into_iter().flatten() {
             if let ShardAnswer::Facts(facts) = answer {
                 partitions.extend(facts.partitions);
             }
         }
-        for (dir, entries) in dirs.iter().zip(checkpoints::gather(dirs, &partitions, &before)) {
-            if let Err(error) = checkpoints::write(dir, &entries) {
-                tracing::warn!(dir = %dir.display(), %error, "offset checkpoints were not written");
-            }
-        }
+        checkpoints.on_report(&partitions);
     }
 }
 
@@ -465,21 +477,21 @@ async fn checkpoint_now_and_then(shards: ShardPort, settings: Arc<BrokerSettings
 fn finish(
     settings: &BrokerSettings,
     dirs: DataDirs,
-    entries: &[crate::shard::calls::DirCheckpoint],
+    checkpoints: &mut Checkpoints,
+    closed: &[DirCheckpoint],
 ) -> Result<(), Failure> {
-    for (index, (dir, entries)) in settings.log_dirs.iter().zip(entries).enumerate() {
-        let unrecorded = |error: &dyn std::fmt::Display| {
-            Failure(format!("{}: the clean end was not recorded: {error}", dir.display()))
-        };
-        checkpoints::write(dir, entries).map_err(|error| unrecorded(&error))?;
-        if entries.clean {
+    let unrecorded = |error: &dyn std::fmt::Display| Failure(format!("the clean end was not recorded: {error}"));
+    checkpoints.on_end(closed).map_err(|error| unrecorded(&error))?;
+    for (index, (dir, closed)) in settings.log_dirs.iter().zip(closed).enumerate() {
+        if closed.clean {
+            let unmarked = |error: &dyn std::fmt::Display| unrecorded(&format_args!("{}: {error}", dir.display()));
             // A log's clean end leaves its small files to this one sync.
-            files::sync_all_blocking(dir).map_err(|error| unrecorded(&error))?;
-            dirs.mark_clean(index).map_err(|error| unrecorded(&error))?;
+            files::sync_all_blocking(dir).map_err(|error| unmarked(&error))?;
+            dirs.mark_clean(index).map_err(|error| unmarked(&error))?;
         }
     }
     drop(dirs);
-    if entries.iter().all(|entries| entries.clean) {
+    if closed.iter().all(|closed| closed.clean) {
         Ok(())
     } else {
         Err(Failure("stopped, but not every log closed cleanly: the next start will scan them".to_owned()))

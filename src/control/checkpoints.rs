@@ -1,13 +1,16 @@
-//! The offset checkpoints of each log directory: read at start, written once a minute and at a clean stop.
+//! The offset checkpoints of each log directory: read at start, written once a minute, at a deletion and at the end.
 //!
 //! Shell, on the control thread: one file serves the logs of all shards, so no shard can own it. Owns
 //! `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint`; the formats are `log::checkpoint`'s. Always: a
-//! recovery point written here was reached by the log before; an old one only makes recovery read more.
+//! recovery point written here was reached by the log before, and an old one only makes recovery read more; what is known of a
+//! partition stays until something newer is, because without its recovery point damage would pass for a torn tail and be cut;
+//! entries have names, not ids, so those of a deleted topic are gone from disk before its name can be given again.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::controller::image::Image;
 use crate::log::{checkpoint, files};
 use crate::shard::calls::{DirCheckpoint, PartitionFacts};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
@@ -16,12 +19,79 @@ const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 
 /// The two maps of one log directory.
-#[derive(Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Offsets {
     /// Everything below was synced.
     pub recovery_points: HashMap<TopicPartition, Offset>,
     /// First offset a client may read.
     pub log_starts: HashMap<TopicPartition, Offset>,
+}
+
+/// The checkpoints of all log directories, as they were last written or are to be.
+pub struct Checkpoints {
+    dirs: Vec<(PathBuf, Offsets)>,
+}
+
+impl Checkpoints {
+    /// As [`read`] found them.
+    pub fn new(dirs: impl IntoIterator<Item = (PathBuf, Offsets)>) -> Self {
+        Self { dirs: dirs.into_iter().collect() }
+    }
+
+    /// Forgets partitions that `image` does not have, on disk too. Writes nothing when there are none.
+    pub fn keep_those_of(&mut self, image: &Image) -> io::Result<()> {
+        let has = |partition: &TopicPartition| {
+            let topic = image.topics.get(&partition.topic);
+            topic.is_some_and(|topic| (partition.partition.value() as usize) < topic.partitions.len())
+        };
+        for (dir, offsets) in &mut self.dirs {
+            let before = offsets.recovery_points.len() + offsets.log_starts.len();
+            offsets.recovery_points.retain(|partition, _| has(partition));
+            offsets.log_starts.retain(|partition, _| has(partition));
+            if offsets.recovery_points.len() + offsets.log_starts.len() < before {
+                write(dir, offsets)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what running shards report, and writes it. Of a partition that is not served only what is further than
+    /// known: one that never opened reports zeroes.
+    pub fn on_report(&mut self, partitions: &[PartitionFacts]) {
+        for facts in partitions {
+            let (Some(index), Some((_, offsets))) =
+                (PartitionIndex::new(facts.partition), self.dirs.get_mut(facts.log_dir))
+            else {
+                continue;
+            };
+            let partition = TopicPartition { topic: facts.topic.as_str().into(), partition: index };
+            let reported = [
+                (&mut offsets.recovery_points, facts.flushed_offset),
+                (&mut offsets.log_starts, facts.log_start_offset),
+            ];
+            for (known, offset) in reported {
+                let Some(offset) = Offset::new(offset) else { continue };
+                let known = known.entry(partition.clone()).or_default();
+                *known = if facts.offline.is_some() { offset.max(*known) } else { offset };
+            }
+        }
+        for (dir, offsets) in &self.dirs {
+            if let Err(error) = write(dir, offsets) {
+                tracing::warn!(dir = %dir.display(), %error, "offset checkpoints were not written");
+            }
+        }
+    }
+
+    /// Takes over where logs were closed, and writes it, one `closed` a directory in their order. What did not close keeps
+    /// what is known of it.
+    pub fn on_end(&mut self, closed: &[DirCheckpoint]) -> io::Result<()> {
+        for ((dir, offsets), closed) in self.dirs.iter_mut().zip(closed) {
+            offsets.recovery_points.extend(closed.recovery_points.iter().cloned());
+            offsets.log_starts.extend(closed.log_starts.iter().cloned());
+            write(dir, offsets).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", dir.display())))?;
+        }
+        Ok(())
+    }
 }
 
 /// Reads the checkpoints of `dir`. A file that is missing or not readable as a checkpoint counts as empty: recovery then
@@ -49,34 +119,12 @@ pub fn read(dir: &Path) -> (Offsets, Vec<String>) {
 }
 
 /// Writes the checkpoints of `dir`, each file atomically. Errors: what the file system answered.
-pub fn write(dir: &Path, entries: &DirCheckpoint) -> io::Result<()> {
-    for (name, offsets) in [(RECOVERY_POINTS, &entries.recovery_points), (LOG_STARTS, &entries.log_starts)] {
-        let text = checkpoint::format_offsets(offsets.iter().map(|(tp, offset)| (tp, *offset)));
+fn write(dir: &Path, offsets: &Offsets) -> io::Result<()> {
+    for (name, offsets) in [(RECOVERY_POINTS, &offsets.recovery_points), (LOG_STARTS, &offsets.log_starts)] {
+        let text = checkpoint::format_offsets(offsets.iter().map(|(partition, offset)| (partition, *offset)));
         files::write_blocking(&dir.join(name), text.as_bytes())?;
     }
     Ok(())
-}
-
-/// What running shards report, gathered by log directory. Partitions that never opened are left out: what the last
-/// checkpoint said of them stays the truth, so `before` is carried over.
-pub fn gather(dirs: &[PathBuf], partitions: &[PartitionFacts], before: &[Offsets]) -> Vec<DirCheckpoint> {
-    let mut gathered: Vec<_> = dirs.iter().map(|_| DirCheckpoint::default()).collect();
-    for facts in partitions {
-        let (Some(partition), Some(target)) = (PartitionIndex::new(facts.partition), gathered.get_mut(facts.log_dir))
-        else {
-            continue;
-        };
-        let tp = TopicPartition { topic: facts.topic.as_str().into(), partition };
-        let reported = (Offset::new(facts.flushed_offset), Offset::new(facts.log_start_offset));
-        let (recovery_point, log_start) = match (&facts.offline, before.get(facts.log_dir)) {
-            (None, _) => reported,
-            (Some(_), Some(before)) => (before.recovery_points.get(&tp).copied(), before.log_starts.get(&tp).copied()),
-            (Some(_), None) => (None, None),
-        };
-        target.recovery_points.extend(recovery_point.map(|offset| (tp.clone(), offset)));
-        target.log_starts.extend(log_start.map(|offset| (tp.clone(), offset)));
-    }
-    gathered
 }
 
 /// One entry a directory, over all shards.
@@ -110,14 +158,27 @@ mod tests {
         TopicPartition { topic: topic.into(), partition: PartitionIndex::ZERO }
     }
 
+    fn offsets(points: &[(&str, i64)]) -> Offsets {
+        let points = points.iter().map(|(topic, offset)| (named(topic), Offset::new(*offset).unwrap()));
+        Offsets {
+            recovery_points: points.clone().collect(),
+            log_starts: points.map(|(name, _)| (name, Offset::ZERO)).collect(),
+        }
+    }
+
+    /// What the next start would read.
+    fn on_disk(dir: &Path) -> HashMap<TopicPartition, Offset> {
+        let (offsets, problems) = read(dir);
+        assert!(problems.is_empty(), "{problems:?}");
+        offsets.recovery_points
+    }
+
     #[test]
     fn what_was_written_is_read_back_and_a_broken_file_counts_as_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let seven = Offset::new(7).unwrap();
-        let entries = DirCheckpoint { clean: true, recovery_points: vec![(named("a"), seven)], log_starts: vec![] };
-        write(dir.path(), &entries).unwrap();
-        let (offsets, problems) = read(dir.path());
-        assert_eq!(offsets.recovery_points, HashMap::from([(named("a"), seven)]));
+        write(dir.path(), &offsets(&[("a", 7)])).unwrap();
+        let (found, problems) = read(dir.path());
+        assert_eq!(found, offsets(&[("a", 7)]));
         assert!(problems.is_empty());
 
         std::fs::write(dir.path().join(RECOVERY_POINTS), "not a checkpoint").unwrap();
@@ -127,13 +188,30 @@ mod tests {
     }
 
     #[test]
-    fn an_offline_partition_keeps_the_recovery_point_it_had() {
-        let known = HashMap::from([(named("bad"), Offset::new(40).unwrap())]);
-        let before = [Offsets { recovery_points: known, ..Offsets::default() }];
-        let dirs = [PathBuf::from("data")];
-        let gathered = gather(&dirs, &[partition("bad", Some("corrupt"), 0), partition("good", None, 9)], &before);
-        let points: HashMap<_, _> = gathered[0].recovery_points.iter().cloned().collect();
-        assert_eq!(points[&named("bad")].value(), 40);
-        assert_eq!(points[&named("good")].value(), 9);
+    fn a_partition_that_is_not_served_keeps_its_recovery_point_while_the_broker_runs_and_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut checkpoints =
+            Checkpoints::new([(dir.path().to_owned(), offsets(&[("never-opened", 40), ("failed", 5)]))]);
+        checkpoints.on_report(&[
+            partition("never-opened", Some("corrupt"), 0),
+            partition("failed", Some("EIO"), 8),
+            partition("good", None, 9),
+        ]);
+        assert_eq!(on_disk(dir.path()), offsets(&[("never-opened", 40), ("failed", 8), ("good", 9)]).recovery_points);
+        // Only one of them closed.
+        let closed =
+            DirCheckpoint { recovery_points: vec![(named("good"), Offset::new(12).unwrap())], ..Default::default() };
+        checkpoints.on_end(&[closed]).unwrap();
+        assert_eq!(on_disk(dir.path()), offsets(&[("never-opened", 40), ("failed", 8), ("good", 12)]).recovery_points);
+    }
+
+    #[test]
+    fn what_is_known_of_a_deleted_topic_leaves_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = offsets(&[("gone", 1000)]);
+        write(dir.path(), &known).unwrap();
+        let mut checkpoints = Checkpoints::new([(dir.path().to_owned(), known)]);
+        checkpoints.keep_those_of(&Image::empty("cluster".into(), Vec::new())).unwrap();
+        assert!(on_disk(dir.path()).is_empty());
     }
 }

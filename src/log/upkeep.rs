@@ -4,19 +4,22 @@
 //! later unlinked, so that a crash finds it either way and a reader that holds it reads on; the file of the segment that
 //! follows exists before the one before it goes, because its name may be all that remembers the log end.
 
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::rt;
-use crate::types::{Offset, TimestampMs};
+use crate::types::{Offset, TimestampMs, TopicPartition};
 
+use super::checkpoint::parse_partition_metadata;
 use super::files::Durable;
 use super::flusher::{settle, write_epochs};
 use super::retention::{Rules, SegmentFacts, plan_deletion};
 use super::segment::{
     DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
 };
-use super::{AppendError, Log, appender, files, flusher};
+use super::{AppendError, Log, LogPlace, LogSettings, METADATA_FILE, appender, files, flusher};
 
 /// Suffix of a partition's directory that waits for its removal.
 pub(super) const DELETED_DIR_SUFFIX: &str = "-delete";
@@ -95,24 +98,18 @@ impl Log {
         appender::stop(&self).await;
         settle(&self).await;
         self.release().await;
-        let dir = &self.place.dir;
-        let parent = dir.parent().map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let deleted = parent.join(self.deleted_dir_name());
-        let renamed = files::rename_all(vec![(dir.clone(), deleted.clone())]).await;
-        let renamed = match renamed {
-            Ok(()) => files::sync_dir(parent).await,
-            Err(error) => Err(error),
-        };
-        renamed.map_err(|error| AppendError::Offline(format!("rename {}: {error}", dir.display())))?;
         let delay = self.settings.borrow().file_delete_delay;
-        rt::spawn_background(async move {
-            rt::sleep(delay).await;
-            let path = deleted.clone();
-            if let Err(error) = rt::blocking(move || std::fs::remove_dir_all(path)).await {
-                tracing::warn!(dir = %deleted.display(), %error, "a deleted log was not removed; the next start will");
-            }
-        });
-        Ok(())
+        delete_dir(&self.place, delay).await
+    }
+
+    /// [`Log::delete`] for a log that did not open. Leaves the directory of another topic alone.
+    pub async fn delete_unopened(place: &LogPlace, settings: &LogSettings) -> Result<(), AppendError> {
+        let metadata = place.dir.join(METADATA_FILE);
+        let found = rt::blocking(move || std::fs::read_to_string(metadata)).await;
+        match found.map(|text| parse_partition_metadata(&text)) {
+            Ok(Ok(found)) if found != place.topic_id => Ok(()),
+            _ => delete_dir(place, settings.file_delete_delay).await,
+        }
     }
 
     fn move_log_start(&self, to: Offset) {
@@ -284,13 +281,34 @@ impl Log {
         }
         self.shared().tail.clear(&self.tail);
     }
+}
 
-    fn deleted_dir_name(&self) -> String {
-        let tail = format!("-{}.{:032x}{DELETED_DIR_SUFFIX}", self.place.tp.partition, fastrand::u128(..));
-        let topic = &self.place.tp.topic;
-        let room = NAME_BYTES_MAX - tail.len();
-        format!("{}{tail}", topic.get(..room).unwrap_or(topic))
-    }
+/// Renames the directory of a log, which nothing writes to any more, and unlinks it after `delay` in the background.
+async fn delete_dir(place: &LogPlace, delay: Duration) -> Result<(), AppendError> {
+    let dir = &place.dir;
+    let parent = dir.parent().map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let deleted = parent.join(deleted_dir_name(&place.tp));
+    let renamed = match files::rename_all(vec![(dir.clone(), deleted.clone())]).await {
+        Ok(()) => files::sync_dir(parent).await,
+        Err(error) => Err(error),
+    };
+    renamed.map_err(|error| AppendError::Offline(format!("rename {}: {error}", dir.display())))?;
+    rt::spawn_background(async move {
+        rt::sleep(delay).await;
+        let path = deleted.clone();
+        if let Err(error) = rt::blocking(move || std::fs::remove_dir_all(path)).await
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(dir = %deleted.display(), %error, "a deleted log was not removed; the next start will");
+        }
+    });
+    Ok(())
+}
+
+fn deleted_dir_name(partition: &TopicPartition) -> String {
+    let tail = format!("-{}.{:032x}{DELETED_DIR_SUFFIX}", partition.partition, fastrand::u128(..));
+    let room = NAME_BYTES_MAX - tail.len();
+    format!("{}{tail}", partition.topic.get(..room).unwrap_or(&partition.topic))
 }
 
 fn with_suffix(path: PathBuf, suffix: &str) -> PathBuf {

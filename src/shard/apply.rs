@@ -5,7 +5,7 @@
 //! rest serves.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -174,10 +174,14 @@ impl Shard {
     async fn open_partition(&self, opening: Opening) -> Result<(Rc<Partition>, RecoveryReport), OpenError> {
         let Opening { id, name, log_dir, leader_epoch, settings } = opening;
         let facts = self.start_facts(&name, log_dir);
-        let dir = self.settings.log_dirs[log_dir].join(name.to_string());
-        let place = LogPlace { dir, tp: name.clone(), topic_id: id.topic_id };
+        let place = self.place_of(id, name.clone(), log_dir);
         let (log, recovery) = Log::open(place, settings.log.clone(), facts, &self.log_runtime).await?;
         Ok((Partition::lead(id, name, log, leader_epoch, settings).await?, recovery))
+    }
+
+    fn place_of(&self, id: PartitionId, name: TopicPartition, log_dir: usize) -> LogPlace {
+        let dir = self.settings.log_dirs[log_dir].join(name.to_string());
+        LogPlace { dir, tp: name, topic_id: id.topic_id }
     }
 
     fn start_facts(&self, name: &TopicPartition, log_dir: usize) -> StartFacts {
@@ -237,7 +241,14 @@ impl Shard {
                 .and_then(|topic| topic.partitions.get(id.partition.value() as usize))
                 .is_some_and(|partition| partition.leader == me)
         };
-        self.offline.borrow_mut().retain(|id, _| kept(id));
+        let unopened: Vec<_> = self.offline.borrow_mut().extract_if(|id, _| !kept(id)).collect();
+        for (id, offline) in unopened {
+            let place = self.place_of(id, offline.name, offline.log_dir);
+            let settings = self.settings.topic_settings(&place.tp.topic, &BTreeMap::new());
+            if let Err(error) = Log::delete_unopened(&place, &settings.log).await {
+                tracing::warn!(partition = %place.tp, %error, "a deleted log was not removed; a topic of its name cannot use it");
+            }
+        }
         let gone: HashSet<PartitionId> = self.partitions.borrow().keys().filter(|id| !kept(id)).copied().collect();
         for id in gone {
             let Some(partition) = self.partitions.borrow_mut().remove(&id) else { continue };
