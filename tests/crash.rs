@@ -216,7 +216,7 @@ fn recover(image: &Image, dir: &Path, facts: StartFacts) -> Result<Outcome, Stri
             batches.extend(split(bytes));
             continue;
         }
-        if recovery.begin(*base, bytes.len() as u64).map_err(refused)? == Next::Remove {
+        if recovery.begin(*base, bytes.len() as u64) == Next::Remove {
             cuts.push((path.to_path_buf(), None));
             continue;
         }
@@ -226,7 +226,7 @@ fn recover(image: &Image, dir: &Path, facts: StartFacts) -> Result<Outcome, Stri
                 break;
             }
         }
-        let recovered = recovery.end().map_err(refused)?;
+        let recovered = recovery.end(data.get(number + 1).map(|(base, ..)| *base)).map_err(refused)?;
         let valid = &bytes[..recovered.valid_bytes as usize];
         let mut position = 0;
         for batch in split(valid) {

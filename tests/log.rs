@@ -205,6 +205,16 @@ fn corruption_below_the_flushed_offset_is_refused_with_its_place() {
         assert_eq!((named, *position, *flushed), (&file, first_bytes as u64 * 4, offset(5)));
         assert_eq!(std::fs::read(&file).unwrap(), bytes, "nothing was cut");
 
+        // Zeroes are padding only at the end of what was flushed.
+        let mut holed = bytes.clone();
+        holed[first_bytes * 4..first_bytes * 5].fill(0);
+        std::fs::write(&file, &holed).unwrap();
+        let error = try_open(&path, settings(), facts(8)).await.err().unwrap();
+        let OpenError::Corrupt { position, .. } = &error else { panic!("{error}") };
+        assert_eq!(*position, first_bytes as u64 * 4);
+        assert_eq!(std::fs::read(&file).unwrap(), holed, "nothing was cut");
+        std::fs::write(&file, &bytes).unwrap();
+
         // Above it, the same bytes are a torn tail.
         let (log, report) = try_open(&path, settings(), facts(4)).await.unwrap();
         assert_eq!(log.limits().log_end, offset(4));
@@ -212,7 +222,7 @@ fn corruption_below_the_flushed_offset_is_refused_with_its_place() {
         log.close().await.unwrap();
 
         let error = try_open(&path, settings(), facts(5)).await.err().unwrap();
-        assert!(error.to_string().contains("the log ends at 4"), "{error}");
+        assert!(error.to_string().contains("its records end at offset 4"), "{error}");
         std::fs::remove_file(&file).unwrap();
         let error = try_open(&path, settings(), facts(4)).await.err().unwrap();
         assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");

@@ -160,15 +160,16 @@ impl Opening<'_> {
         let mut removed = Vec::new();
         for (number, &file) in scanned.iter().enumerate() {
             let path = file_path(dir, file.base, DATA_SUFFIX);
-            if recovery.begin(file.base, file.bytes).map_err(|corrupt| self.corrupt(corrupt))? == Next::Remove {
+            if recovery.begin(file.base, file.bytes) == Next::Remove {
                 tracing::warn!(path = %path.display(), bytes = file.bytes, "removed: it lies above the end of the log");
                 report.bytes_truncated += file.bytes;
                 removed.push(file.base);
                 continue;
             }
-            let (bytes, index) = self.recover_segment(&path, file, &mut recovery, &mut report).await?;
+            let next = scanned.get(number + 1).map(|file| file.base);
+            let (bytes, index) = self.recover_segment(&path, file, next, &mut recovery, &mut report).await?;
             let segment = self.segment(DataFile { bytes, ..file }, Indexes::Built(index));
-            if number + 1 < scanned.len() {
+            if next.is_some() {
                 let snapshot = (recovery.end_offset(), recovery.producers().to_snapshot());
                 if let Some(files) = segment.side_files(Some(snapshot))
                     && let Err(error) = segment.write_side_files(dir, files, Durable::Now).await
@@ -214,16 +215,17 @@ impl Opening<'_> {
         &self,
         path: &Path,
         data: DataFile,
+        next: Option<Offset>,
         recovery: &mut Recovery,
         report: &mut RecoveryReport,
     ) -> Result<(u64, SegmentIndex), OpenError> {
         if data.bytes == 0 {
-            return recovery.end().map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
+            return recovery.end(next).map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
         }
         let file = DirectFile::open(path, Access::ReadWrite).await.map_err(|source| disk(path, source))?;
         let read = scan(&file, data.bytes, |piece| recovery.feed(piece)).await;
         report.bytes_scanned += read.map_err(|source| disk(path, source))?;
-        let ended = recovery.end();
+        let ended = recovery.end(next);
         let cut = async {
             let Ok(recovered) = &ended else { return Ok(()) };
             if recovered.valid_bytes < data.bytes {

@@ -325,19 +325,16 @@ impl Recovery {
     }
 
     /// The next segment begins at `base`, its file has `file_bytes`.
-    pub fn begin(&mut self, base: Offset, file_bytes: u64) -> Result<Next, Corrupt> {
+    pub fn begin(&mut self, base: Offset, file_bytes: u64) -> Next {
         match self.end {
             None => self.epochs.truncate_end(base),
             Some((end, _)) if end == base => {}
-            Some((end, place)) if end < self.known.recovery_point => {
-                return Err(place.corrupt(format!("the next segment begins at {base}, this one ends at {end}")));
-            }
             // The hole lies above the recovery point: what comes after it was never promised to anyone.
-            Some(_) => return Ok(Next::Remove),
+            Some(_) => return Next::Remove,
         }
         let scanner = Scanner::new(base, file_bytes, Gaps::Refused);
         self.segment = Some((scanner, SegmentIndex::new(base), None));
-        Ok(Next::Scan)
+        Next::Scan
     }
 
     /// The next bytes of the segment. `false`: more would not be looked at.
@@ -355,15 +352,19 @@ impl Recovery {
         !scanner.is_stopped()
     }
 
-    /// The segment is fed up, or `feed` said enough.
-    pub fn end(&mut self) -> Result<Recovered, Corrupt> {
+    /// The segment is fed up, or `feed` said enough; the one after it begins at `next`, if there is one. Below the recovery
+    /// point a segment must reach the next one, or the recovery point: zeroes or a missing end are damage there, and no file
+    /// may be cut at damage.
+    pub fn end(&mut self, next: Option<Offset>) -> Result<Recovered, Corrupt> {
         let (scanner, index, first_timestamp) = self.segment.take().expect("end follows begin");
         let place = Place { segment: scanner.base, position: scanner.valid_bytes() };
         let end = scanner.next_offset();
         self.end = Some((end, place));
+        let is_known = end < self.known.recovery_point;
         let lost_bytes = match scanner.fault() {
-            None | Some(Fault::Padding) => 0,
-            Some(fault) if end < self.known.recovery_point => return Err(place.corrupt(fault)),
+            None | Some(Fault::Padding) if !is_known || next == Some(end) => 0,
+            None => return Err(place.corrupt(format!("its records end at offset {end}"))),
+            Some(fault) if is_known => return Err(place.corrupt(fault)),
             Some(fault) => {
                 let claimed =
                     if let Fault::Overlong { bytes } = fault { u64::from(bytes) } else { HEADER_BYTES as u64 };

@@ -135,9 +135,9 @@ pub fn recovery(bytes: &[u8]) {
 
     let known = Known { recovery_point: base, now: 0, index_interval_bytes: 64 };
     let mut recovery = Recovery::new(known, Producers::default(), Epochs::default());
-    assert_eq!(recovery.begin(base, file.len() as u64), Ok(Next::Scan));
+    assert_eq!(recovery.begin(base, file.len() as u64), Next::Scan);
     recovery.feed(file);
-    let recovered = recovery.end().expect("nothing below the recovery point can be damaged");
+    let recovered = recovery.end(None).expect("nothing below the recovery point can be damaged");
     assert!(recovered.valid_bytes + recovered.lost_bytes <= file.len() as u64);
     let (end, ..) = recovery.finish(base).unwrap();
     assert!(end >= base);
