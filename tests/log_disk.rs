@@ -297,3 +297,24 @@ fn a_failed_write_or_flush_is_never_tried_again_and_nothing_acknowledged_is_lost
         });
     }
 }
+
+#[test]
+fn a_log_that_failed_holds_no_batches_any_more() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let runtime = LogRuntime::new(64 << 20);
+        let (log, _) = Log::open(place(&path), settings(), AFTER_CRASH, &runtime).await.unwrap();
+        let asked = fault::ask(Fault::Write, &path.join("orders-0"));
+        // More than one write takes.
+        for seed in 0..30 {
+            append(&log, batch(1, 100_000, seed, NOW, None)).unwrap();
+        }
+        offline(&log).await;
+        assert!(asked.struck());
+        assert_eq!(runtime.pending_bytes(), 0);
+        assert_eq!(runtime.stats().tail_cache_bytes, 0);
+        assert!(matches!(log.close().await, Err(AppendError::Offline(_))));
+        assert_eq!(runtime.pending_bytes(), 0);
+    });
+}

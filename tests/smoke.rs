@@ -12,8 +12,9 @@ use ringlog::protocol::fetch::*;
 use ringlog::protocol::groups::*;
 use ringlog::protocol::produce::*;
 use ringlog::protocol::{ApiKey, ErrorCode, Records};
-use ringlog::types::{ProducerEpoch, ProducerId, Sequence};
-use server_support::{Broker, Client, batch, loaded, now};
+use ringlog::shard::calls::{ShardAnswer, ShardCall, WatchId, WatchShare};
+use ringlog::types::{PartitionId, PartitionIndex, ProducerEpoch, ProducerId, Sequence};
+use server_support::{Broker, Client, PATIENCE, batch, loaded, now};
 use smallvec::smallvec;
 
 const PRODUCE: i16 = 11;
@@ -439,4 +440,29 @@ fn produced_bytes_are_copied_once_and_fetched_bytes_never() {
     assert_eq!(broker.counter("fetch_copied_bytes"), 0);
     assert_eq!(broker.counter("fetch_bytes"), (records.len() * BATCHES * ROUNDS) as u64);
     assert!(log.disk_read_bytes > 0 && log.cache_read_bytes > 0, "both ways were taken: {log:?}");
+}
+
+#[test]
+fn a_watch_that_is_given_up_at_once_is_answered() {
+    let broker = Broker::start(1, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client, "quiet", 1);
+    let named = vec![MetadataRequestTopic { name: Some("quiet".into()), ..Default::default() }];
+    let request = MetadataRequest { topics: Some(named), ..Default::default() };
+    let topic_id = client.ask(12, &request, decoded!(MetadataResponse)).topics[0].topic_id;
+    let partitions = vec![(PartitionId { topic_id, partition: PartitionIndex::ZERO }, 0)];
+    let port = broker.port();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Both lie in the inbox when the shard looks, in most rounds.
+        for number in 0..200 {
+            let id = WatchId { from: 0, number };
+            let watch = port.call(0, ShardCall::Watch(WatchShare { id, partitions: partitions.clone(), bytes: 1 }));
+            let unwatch = port.call(0, ShardCall::Unwatch(id));
+            let (watched, _) = futures_lite::future::block_on(futures_lite::future::zip(watch, unwatch));
+            assert!(matches!(watched, Ok(ShardAnswer::Done)));
+        }
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(PATIENCE).expect("each watch ends");
 }

@@ -30,11 +30,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
@@ -125,6 +125,13 @@ impl Appender {
         writes > 0 && bytes <= writes * u64::from(bytes_max)
     }
 
+    /// Gives up what the device will not get.
+    pub(super) fn forget_pending(&self, shared: &Shared) {
+        let dropped = std::mem::take(&mut *self.pending.borrow_mut());
+        shared.count(|stats| stats.pending_bytes -= self.pending_bytes.take() as u64);
+        drop(dropped);
+    }
+
     /// Gives back the staging buffer's memory but for the block that will be written again.
     pub(super) fn rest(&self, shared: &Shared) {
         let mut head = self.head.borrow_mut();
@@ -169,8 +176,7 @@ pub(super) async fn stop(log: &Log) {
     while log.appender.is_running.get() || log.appender.is_allocating.get() {
         log.changed.wait().await;
     }
-    let dropped: usize = log.appender.pending.borrow_mut().drain(..).map(|pending| pending.bytes.len()).sum();
-    log.shared().count(|stats| stats.pending_bytes -= dropped as u64);
+    log.appender.forget_pending(log.shared());
     *log.appender.head.borrow_mut() = None;
 }
 
@@ -180,7 +186,7 @@ async fn run(log: Rc<Log>) {
     let stop = writer.run().await;
     // Nothing is dropped mid-flight: the buffers belong to the kernel until it gives them back.
     for write in writer.in_flight.drain(..) {
-        drop(write.write.await);
+        drop(write.result().await);
     }
     drop(guard);
     *log.appender.work.borrow_mut() = None;
@@ -205,14 +211,36 @@ impl Drop for TaskGuard<'_> {
     }
 }
 
-/// A write given to the kernel. It holds its turn until it is polled, so nothing else may be awaited meanwhile that waits for
-/// others' turns.
+/// A write given to the kernel.
 struct InFlight {
-    write: Pin<Box<dyn Future<Output = io::Result<AlignedBuf>>>>,
+    state: WriteState,
     /// End of it in the segment.
     end_bytes: u64,
     /// End of the last batch that is whole with it.
     whole: Option<(Offset, u64)>,
+}
+
+enum WriteState {
+    /// It holds its turn until it is polled, so nothing else may be awaited meanwhile that waits for others' turns.
+    Running(Pin<Box<dyn Future<Output = io::Result<AlignedBuf>>>>),
+    Done(io::Result<AlignedBuf>),
+}
+
+impl InFlight {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let WriteState::Running(write) = &mut self.state {
+            self.state = WriteState::Done(ready!(write.as_mut().poll(context)));
+        }
+        Poll::Ready(())
+    }
+
+    async fn result(mut self) -> io::Result<AlignedBuf> {
+        poll_fn(|context| self.poll(context)).await;
+        match self.state {
+            WriteState::Done(result) => result,
+            WriteState::Running(_) => unreachable!("polled to its end"),
+        }
+    }
 }
 
 /// Where the writer writes.
@@ -296,6 +324,9 @@ impl Writer {
             None if overlaps => return Ok(()),
             None => self.log.shared().writes.acquire().await,
         };
+        if self.log.is_offline() {
+            return Err(Stop::Closed);
+        }
         let Some(target) = &mut self.target else { return Ok(()) };
         // More may have come while we waited; it goes along, as far as there are blocks.
         let wanted = self.log.pending_bytes_of(&segment, IO_BYTES_MAX);
@@ -310,34 +341,30 @@ impl Writer {
         target.position += taken_bytes as u64;
 
         let file = target.file.clone();
-        let mut write: Pin<Box<dyn Future<Output = _>>> = Box::pin(async move {
+        let state = WriteState::Running(Box::pin(async move {
             let _permit = permit;
             file.write(buffer, start_position).await
-        });
+        }));
+        let mut write = InFlight { state, end_bytes: target.position, whole };
         // The first poll gives it to the kernel.
-        if let Some(done) = futures_lite::future::poll_once(&mut write).await {
-            write = Box::pin(std::future::ready(done));
-        }
-        self.in_flight.push_back(InFlight { write, end_bytes: target.position, whole });
+        futures_lite::future::poll_once(poll_fn(|context| write.poll(context))).await;
+        self.in_flight.push_back(write);
         allocate_ahead(&self.log, target);
         Ok(())
     }
 
     /// Waits for the oldest write; what it completed is written. Those behind it give back their turns as they end.
     async fn finish(&mut self) -> Result<(), Stop> {
-        std::future::poll_fn(|context| {
-            let mut oldest = Poll::Pending;
-            for (place, InFlight { write, .. }) in self.in_flight.iter_mut().enumerate() {
-                if let Poll::Ready(done) = write.as_mut().poll(context) {
-                    *write = Box::pin(std::future::ready(done));
-                    oldest = if place == 0 { Poll::Ready(()) } else { oldest };
-                }
-            }
+        poll_fn(|context| {
+            let mut writes = self.in_flight.iter_mut().map(|write| write.poll(context));
+            let oldest = writes.next().unwrap_or(Poll::Ready(()));
+            writes.for_each(drop);
             oldest
         })
         .await;
         let Some((write, target)) = self.in_flight.pop_front().zip(self.target.as_ref()) else { return Ok(()) };
-        let buffer = match write.write.await {
+        let (end_bytes, whole) = (write.end_bytes, write.whole);
+        let buffer = match write.result().await {
             Ok(buffer) => buffer,
             Err(error) => return Err(failed(&self.log, &target.segment, "write", &error)),
         };
@@ -348,10 +375,10 @@ impl Writer {
             stats.writes += 1;
             stats.written_bytes += written_bytes;
         });
-        if !write.end_bytes.is_multiple_of(BLOCK) {
+        if !end_bytes.is_multiple_of(BLOCK) {
             *self.log.appender.head.borrow_mut() = Some(buffer);
         }
-        if let Some((end_offset, end_bytes)) = write.whole {
+        if let Some((end_offset, end_bytes)) = whole {
             target.segment.written.set(end_bytes);
             self.log.on_written(end_offset);
         }

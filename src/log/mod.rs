@@ -311,6 +311,9 @@ impl Log {
         }
         tracing::error!(tp = %self.place.tp, %reason, "the log is offline until the broker restarts");
         self.state.borrow_mut().offline = Some(reason);
+        // Nothing of it will be written or read: neither is it counted any more.
+        self.appender.forget_pending(self.shared());
+        self.shared().tail.clear(&self.tail);
         self.notify();
     }
 

@@ -26,7 +26,7 @@ use crate::shard::calls::{
     ProduceItem, ProduceShare, ShardAnswer, ShardCall, WantedOffset, WatchId, WatchShare,
 };
 use crate::shard::{Absent, Shard, UNWRITTEN_SHARE};
-use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs};
+use crate::types::{AckClass, LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs};
 
 /// What was read of one partition.
 pub struct Read {
@@ -70,6 +70,8 @@ struct PendingShare<F> {
     outcomes: RefCell<Outcomes>,
     /// Batches not yet told about, and one until all are registered.
     missing: Cell<usize>,
+    /// Some were acknowledged before the device had them (class `memory`).
+    runs_ahead: bool,
     deadline: Instant,
     done: Cell<Option<F>>,
 }
@@ -81,7 +83,10 @@ impl<F: FnOnce(Outcomes) + 'static> PendingShare<F> {
             && let Some(done) = self.done.take()
         {
             let outcomes = self.outcomes.take();
-            rt::contained(|| self.shard.clone().finish_share(outcomes, self.deadline, done));
+            rt::contained(|| match self.runs_ahead {
+                true => self.shard.clone().finish_ahead(outcomes, self.deadline, done),
+                false => done(outcomes),
+            });
         }
     }
 }
@@ -135,6 +140,7 @@ impl Shard {
             shard: self.clone(),
             outcomes: RefCell::new(outcomes),
             missing: Cell::new(1 + waits.len()),
+            runs_ahead: waits.iter().any(|(_, partition, _)| partition.settings().log.ack_class == AckClass::Memory),
             deadline: share.deadline,
             done: Cell::new(Some(done)),
         });
@@ -146,9 +152,9 @@ impl Shard {
         pending.count_down();
     }
 
-    /// When acks run ahead of the device (class `memory`), waits until what is not yet written fits the shard's memory: `done`
-    /// holds the permit of the request until then.
-    fn finish_share(self: Rc<Self>, outcomes: Outcomes, deadline: Instant, done: impl FnOnce(Outcomes) + 'static) {
+    /// Where acks run ahead of the device, waits until what is not yet written fits the shard's memory: `done` holds the permit
+    /// of the request until then.
+    fn finish_ahead(self: Rc<Self>, outcomes: Outcomes, deadline: Instant, done: impl FnOnce(Outcomes) + 'static) {
         let bytes_max = self.memory_bytes() / UNWRITTEN_SHARE;
         if self.log_runtime.pending_bytes() <= bytes_max {
             return done(outcomes);
@@ -274,11 +280,16 @@ impl Shard {
         Watching { watch, _places: places }
     }
 
-    pub(super) async fn watch_for_hop(&self, share: WatchShare) {
-        let given_up = Rc::new(rt::Event::default());
-        self.watches.borrow_mut().insert(share.id, given_up.clone());
-        futures_lite::future::or(self.watch(&share.partitions, share.bytes), given_up.wait()).await;
-        self.watches.borrow_mut().remove(&share.id);
+    /// [`Shard::watch`] for a connection of another shard, which may give it up from now on, before the future is polled.
+    pub(super) fn watch_for_hop(self: &Rc<Self>, share: WatchShare) -> impl Future<Output = ()> + 'static {
+        let given_up = rt::Event::default();
+        let (watching, until_given_up) = (self.watch(&share.partitions, share.bytes), given_up.wait());
+        self.watches.borrow_mut().insert(share.id, given_up);
+        let shard = self.clone();
+        async move {
+            futures_lite::future::or(watching, until_given_up).await;
+            shard.watches.borrow_mut().remove(&share.id);
+        }
     }
 
     pub(super) fn unwatch(&self, id: WatchId) {

@@ -77,7 +77,7 @@ pub struct Shard {
     maintaining: apply::Turn,
     stopping: rt::Event,
     stopped: Cell<bool>,
-    watches: RefCell<HashMap<WatchId, Rc<rt::Event>>>,
+    watches: RefCell<HashMap<WatchId, rt::Event>>,
     /// Produce shares of this shard that wait for an acknowledgement.
     shares_pending: Cell<usize>,
 }
@@ -284,8 +284,10 @@ impl Shard {
                 rt::spawn(async move { responder.answer(ShardAnswer::Fetched(shard.fetch_for_hop(&share).await)) });
             }
             ShardCall::Watch(share) => {
+                // Begun at once: what gives it up may be the next message.
+                let watching = shard.watch_for_hop(share);
                 rt::spawn(async move {
-                    shard.watch_for_hop(share).await;
+                    watching.await;
                     responder.answer(ShardAnswer::Done);
                 });
             }

@@ -31,10 +31,10 @@ use ringlog::shard::calls::{DirCheckpoint, MetricsReport, ShardAnswer, ShardCall
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-type Port = HopPort<ShardCall, ShardAnswer>;
+pub type Port = HopPort<ShardCall, ShardAnswer>;
 
 /// Far above what anything takes, so that only a hang meets it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running broker.
 pub struct Broker {
@@ -130,6 +130,11 @@ impl Broker {
     /// Its log directory.
     pub fn data(&self) -> PathBuf {
         self.directory.as_ref().expect("it runs").path().join("data")
+    }
+
+    /// The way to ask its shards what the control plane asks.
+    pub fn port(&self) -> Port {
+        self.port.clone()
     }
 
     /// A new connection.
