@@ -28,6 +28,11 @@ fn create_topic(client: &mut Client) {
 
 /// One batch of one record to each of `partitions`; what each answers.
 fn produce(client: &mut Client, partitions: impl IntoIterator<Item = i32>) -> Vec<ErrorCode> {
+    let sent = send(client, partitions);
+    answer(client, sent)
+}
+
+fn send(client: &mut Client, partitions: impl IntoIterator<Item = i32>) -> i32 {
     let records = batch(now(), &["value"], None);
     let data = partitions
         .into_iter()
@@ -35,7 +40,10 @@ fn produce(client: &mut Client, partitions: impl IntoIterator<Item = i32>) -> Ve
     let topic = ProduceTopic { name: "t".into(), partition_data: data.collect() };
     let count = topic.partition_data.len();
     let request = ProduceRequest { acks: -1, timeout_ms: 10_000, topic_data: smallvec![topic], ..Default::default() };
-    let sent = client.send_records(PRODUCE, &request, &vec![&records[..]; count]);
+    client.send_records(PRODUCE, &request, &vec![&records[..]; count])
+}
+
+fn answer(client: &mut Client, sent: i32) -> Vec<ErrorCode> {
     let response = client.read_answer(ApiKey::Produce, PRODUCE, sent, decoded!(ProduceResponse));
     response.responses[0].partition_responses.iter().map(|partition| partition.error_code).collect()
 }
@@ -142,4 +150,42 @@ fn offsets_whose_log_failed_are_refused_and_those_acknowledged_are_found_after_a
         assert_eq!(committed(&mut client, group), (ErrorCode::NONE, Some(seen)), "{group}");
         assert_eq!(commit(&mut client, group, 7), ErrorCode::NONE, "{group}");
     }
+}
+
+#[test]
+fn a_topic_whose_log_did_not_open_is_deleted_whole_and_its_name_is_free_again() {
+    let broker = Broker::start(2, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    assert_eq!(produce(&mut client, 0..PARTITIONS), [ErrorCode::NONE; 4]);
+    std::fs::write(broker.data().join("t-1/partition.metadata"), "of nobody").unwrap();
+
+    let broker = broker.restart(&[]);
+    let mut client = broker.connect();
+    assert_eq!(produce(&mut client, [0, 1]), [ErrorCode::NONE, ErrorCode::KAFKA_STORAGE_ERROR]);
+    let topics = vec![DeleteTopic { name: Some("t".into()), ..Default::default() }];
+    let response = client.ask(6, &DeleteTopicsRequest { topics, ..Default::default() }, decoded!(DeleteTopicsResponse));
+    assert_eq!(response.responses[0].error_code, ErrorCode::NONE);
+    create_topic(&mut client);
+    assert_eq!(produce(&mut client, 0..PARTITIONS), [ErrorCode::NONE; 4]);
+}
+
+#[test]
+fn an_acknowledgement_that_does_not_come_is_told_and_what_it_was_for_may_still_come() {
+    let broker = Broker::start(2, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    let hanging = fault::ask(Fault::WriteThatHangs, &broker.data().join("t-1"));
+    let mut patient = broker.connect();
+    let sent = send(&mut patient, [0, 1]);
+    while !hanging.struck() {
+        std::thread::yield_now();
+    }
+    assert_eq!(produce(&mut client, [0, 2, 3]), [ErrorCode::NONE; 3], "the others are served");
+    // Half a minute: what a device may take.
+    assert_eq!(answer(&mut patient, sent), [ErrorCode::NONE, ErrorCode::REQUEST_TIMED_OUT]);
+    assert_eq!(fetch(&mut client)[1], (ErrorCode::NONE, 0));
+    drop(hanging);
+    assert_eq!(produce(&mut patient, [1]), [ErrorCode::NONE]);
+    assert_eq!(fetch(&mut client)[1], (ErrorCode::NONE, 2));
 }

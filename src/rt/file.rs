@@ -104,11 +104,15 @@ impl DirectFile {
         assert_aligned(position, buf.as_slice().len());
         let recording = record::write(self.0.recorded, position, buf.as_slice());
         let buffer = Rc::new(buf.0);
-        if let Some(fault) = fault::strike(Operation::Write, self.0.file.as_raw_fd()) {
-            if fault == Fault::WriteThatArrives {
-                self.write_at(&buffer, position).await?;
+        if let Some(striking) = fault::strike(Operation::Write, self.0.file.as_raw_fd()) {
+            match striking.fault() {
+                Fault::WriteThatHangs => striking.until_taken_back().await,
+                Fault::WriteThatArrives => {
+                    self.write_at(&buffer, position).await?;
+                    return Err(fault::error());
+                }
+                Fault::Write | Fault::Sync => return Err(fault::error()),
             }
-            return Err(fault::error());
         }
         let written = self.write_at(&buffer, position).await?;
         if written != buffer.len() {

@@ -1,4 +1,4 @@
-//! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO.
+//! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO, a write that does not end.
 //!
 //! Owns the faults asked for in this process, on whatever shard their files are. Off, it costs one load of an atomic per
 //! operation. Always: a fault strikes once, the first time its operation meets a file below its directory; whatever comes to
@@ -19,8 +19,11 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
+
+use crate::rt;
 
 /// What fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +32,8 @@ pub enum Fault {
     Write,
     /// A write, all of which reaches the device all the same.
     WriteThatArrives,
+    /// A write that takes until the fault is taken back, and then goes well.
+    WriteThatHangs,
     /// An fdatasync.
     Sync,
 }
@@ -36,7 +41,7 @@ pub enum Fault {
 impl Fault {
     fn strikes(self, operation: Operation) -> bool {
         match self {
-            Self::Write | Self::WriteThatArrives => operation == Operation::Write,
+            Self::Write | Self::WriteThatArrives | Self::WriteThatHangs => operation == Operation::Write,
             Self::Sync => operation == Operation::Sync,
         }
     }
@@ -49,6 +54,9 @@ pub(super) enum Operation {
     Sync,
 }
 
+/// How often a write that hangs looks whether it may end.
+const TAKEN_BACK_LOOK: Duration = Duration::from_millis(10);
+
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ALL: Mutex<Vec<Arc<Asked>>> = Mutex::new(Vec::new());
 
@@ -57,6 +65,7 @@ struct Asked {
     below: PathBuf,
     struck: AtomicBool,
     later: AtomicU32,
+    taken_back: AtomicBool,
 }
 
 /// A fault that was asked for; dropped, it is taken back.
@@ -66,7 +75,8 @@ pub struct Pending(Arc<Asked>);
 /// The next such operation on a file below `directory` fails.
 pub fn ask(fault: Fault, directory: &Path) -> Pending {
     let below = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    let asked = Arc::new(Asked { fault, below, struck: AtomicBool::new(false), later: AtomicU32::new(0) });
+    let (struck, later, taken_back) = Default::default();
+    let asked = Arc::new(Asked { fault, below, struck, later, taken_back });
     all().push(asked.clone());
     COUNT.fetch_add(1, Ordering::Relaxed);
     Pending(asked)
@@ -86,6 +96,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
+        self.0.taken_back.store(true, Ordering::Release);
         all().retain(|other| !Arc::ptr_eq(other, &self.0));
         COUNT.fetch_sub(1, Ordering::Relaxed);
     }
@@ -95,8 +106,23 @@ fn all() -> std::sync::MutexGuard<'static, Vec<Arc<Asked>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A fault that strikes an operation.
+pub(super) struct Striking(Arc<Asked>);
+
+impl Striking {
+    pub(super) fn fault(&self) -> Fault {
+        self.0.fault
+    }
+
+    pub(super) async fn until_taken_back(self) {
+        while !self.0.taken_back.load(Ordering::Acquire) {
+            rt::sleep(TAKEN_BACK_LOOK).await;
+        }
+    }
+}
+
 /// The fault that strikes this operation, if one does.
-pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Fault> {
+pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Striking> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
@@ -108,7 +134,7 @@ pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Fault> {
             asked.later.fetch_add(1, Ordering::AcqRel);
         } else if striking.is_none() && asked.fault.strikes(operation) {
             asked.struck.store(true, Ordering::Release);
-            striking = Some(asked.fault);
+            striking = Some(Striking(asked.clone()));
         }
     }
     striking
