@@ -366,6 +366,17 @@ impl Encoded {
         })
     }
 
+    /// The whole message in memory of its own, just as long, and the buffer, emptied: for short messages, of which one buffer
+    /// then serves many. `Err` when it is longer than `bytes_max`, or records are to be put in.
+    pub fn copied_out(self, bytes_max: usize) -> std::result::Result<(Bytes, BytesMut), Self> {
+        if !self.cuts.is_empty() || self.bytes.len() > bytes_max {
+            return Err(self);
+        }
+        let (message, mut buffer) = (Bytes::copy_from_slice(&self.bytes), self.bytes);
+        buffer.clear();
+        Ok((message, buffer))
+    }
+
     /// The whole message. Panics if records are missing from it: their announced length would be a lie.
     pub fn into_bytes(self) -> BytesMut {
         assert_eq!(self.bytes.len(), self.bytes_total(), "records are still to be put in");

@@ -21,7 +21,7 @@ use crate::config::TopicSettings;
 use crate::log::{AppendError, Appended, Log, OpenError, ReadBounds, ReadError, ReadPlan};
 use crate::protocol::batch::{self, BatchInfo};
 use crate::replica::isr::Progress;
-use crate::replica::waiters::{AckKey, Told, Waiters, Watch, WatchKey};
+use crate::replica::waiters::{AckKey, DueList, Told, Waiters, Watch, WatchKey};
 use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs, TopicPartition};
 
 pub use vocabulary::{FetchError, Isolation, LeadershipError, Limits, ProduceError, ReadRequest, Traffic};
@@ -181,7 +181,7 @@ impl Partition {
 
     /// Whoever waits for an ack longer than to its deadline is told so.
     pub fn expire_acks(&self, now: Instant) {
-        let mut due = Vec::new();
+        let mut due = DueList::new();
         self.waiters.borrow_mut().expire(now, &mut due);
         due.into_iter().for_each(|due| due.settle(Err(ProduceError::TimedOut)));
     }
@@ -304,13 +304,13 @@ impl Partition {
         }
         let acked = self.log.acked_offset();
         let Some(bytes) = self.progress.borrow_mut().on_acked([acked]) else { return };
-        let mut due = Vec::new();
+        let mut due = DueList::new();
         self.waiters.borrow_mut().on_high_watermark(acked, bytes, &mut due);
         due.into_iter().for_each(|due| due.settle(Ok(())));
     }
 
     fn end_waiting(&self, reason: &ProduceError) {
-        let mut due = Vec::new();
+        let mut due = DueList::new();
         self.waiters.borrow_mut().on_end(&mut due);
         due.into_iter().for_each(|due| due.settle(Err(reason.clone())));
     }

@@ -11,6 +11,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use slab::Slab;
+use smallvec::SmallVec;
 
 use super::vocabulary::ProduceError;
 use crate::types::Offset;
@@ -45,6 +46,9 @@ pub enum Due {
     /// A value is told the outcome, with its place.
     Tell(Rc<dyn Told>, usize),
 }
+
+/// Many; what one write of a few batches completes takes no heap.
+pub type DueList = SmallVec<[Due; 4]>;
 
 impl Due {
     /// Does it.
@@ -115,7 +119,7 @@ impl Waiters {
     }
 
     /// Takes all acks at or below `high_watermark`, and counts the watches down by the `bytes` that became visible.
-    pub fn on_high_watermark(&mut self, high_watermark: Offset, bytes: u64, due: &mut Vec<Due>) {
+    pub fn on_high_watermark(&mut self, high_watermark: Offset, bytes: u64, due: &mut DueList) {
         while let Some(ack) = self.acks.pop_front_if(|ack| ack.offset <= high_watermark) {
             due.push(ack.due);
         }
@@ -125,7 +129,7 @@ impl Waiters {
     }
 
     /// The partition ended, failed or changed its leader: takes everybody.
-    pub fn on_end(&mut self, due: &mut Vec<Due>) {
+    pub fn on_end(&mut self, due: &mut DueList) {
         due.extend(self.acks.drain(..).map(|ack| ack.due));
         for (_, watch) in &self.watches {
             due.extend(watch.fire().map(Due::Wake));
@@ -133,7 +137,7 @@ impl Waiters {
     }
 
     /// Takes the acks whose deadline has passed.
-    pub fn expire(&mut self, now: Instant, due: &mut Vec<Due>) {
+    pub fn expire(&mut self, now: Instant, due: &mut DueList) {
         let late = |ack: &Ack| ack.deadline.is_some_and(|deadline| deadline <= now);
         let mut at = 0;
         while at < self.acks.len() {
@@ -198,7 +202,7 @@ mod tests {
     }
 
     fn woken_by(waiters: &mut Waiters, high_watermark: i64, bytes: u64) -> usize {
-        let mut woken = Vec::new();
+        let mut woken = DueList::new();
         waiters.on_high_watermark(at(high_watermark), bytes, &mut woken);
         woken.len()
     }
@@ -229,7 +233,7 @@ mod tests {
             waiters.tell_at(at(offset), now + std::time::Duration::from_secs(seconds), notes.clone(), place);
         }
         waiters.wait_for(at(6), Waker::noop().clone());
-        let mut due = Vec::new();
+        let mut due = DueList::new();
         waiters.on_high_watermark(at(3), 0, &mut due);
         due.drain(..).for_each(|due| due.settle(Ok(())));
         waiters.expire(now + std::time::Duration::from_secs(2), &mut due);
@@ -272,7 +276,7 @@ mod tests {
         let watch = Watch::new(100);
         watch.set_waker(Waker::noop());
         waiters.watch(watch.clone());
-        let mut woken = Vec::new();
+        let mut woken = DueList::new();
         waiters.on_end(&mut woken);
         assert_eq!(woken.len(), 2);
         assert!(watch.fired());

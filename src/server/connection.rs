@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::metrics::Stages;
 use crate::protocol::produce::{ProduceRequest, ProduceResponse};
@@ -36,8 +36,8 @@ const REQUEST_BYTES_MIN: usize = 10;
 /// How long a frame may stay unfinished while others wait for its memory: this long, and one second more for each MiB.
 const FRAME_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Room for an answer's head before it must grow.
-const ANSWER_BYTES: usize = 256;
+/// Answers of no more than this leave the shard's buffer by a copy, which costs less than memory that must grow.
+const SHORT_ANSWER_BYTES: usize = 256;
 
 /// Why a connection ends before its peer closes it.
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +121,7 @@ impl Context<'_> {
         response: &impl Message<'m>,
         records: Vec<SmallVec<[Payload; 4]>>,
     ) -> Reply {
-        let buffer = BytesMut::with_capacity(ANSWER_BYTES);
-        into_reply(protocol::encode_response(buffer, self.api, self.version, self.correlation_id, response), records)
+        self.server.encode(self.api, self.version, self.correlation_id, response, records)
     }
 
     /// Waits for `future` as long as the client is there.
@@ -150,6 +149,29 @@ impl Context<'_> {
     /// The request waited from `began` until now.
     pub(super) fn waited_since(&self, began: Instant) {
         self.waited.set(self.waited.get() + began.elapsed());
+    }
+}
+
+impl Server {
+    /// An answer; its nth records field gets the nth of `records`.
+    fn encode<'m>(
+        &self,
+        api: ApiKey,
+        version: i16,
+        correlation_id: i32,
+        response: &impl Message<'m>,
+        records: Vec<SmallVec<[Payload; 4]>>,
+    ) -> Reply {
+        let mut buffer = self.answer_buffer.take();
+        buffer.reserve(SHORT_ANSWER_BYTES);
+        let encoded = protocol::encode_response(buffer, api, version, correlation_id, response);
+        match encoded.copied_out(SHORT_ANSWER_BYTES) {
+            Ok((message, buffer)) => {
+                self.answer_buffer.replace(buffer);
+                Reply { parts: smallvec![Payload::Mem(message)] }
+            }
+            Err(encoded) => into_reply(encoded, records),
+        }
     }
 }
 
@@ -385,9 +407,7 @@ impl Connection<'_> {
             drop(permit);
             match acks {
                 Acks::Class => {
-                    let buffer = BytesMut::with_capacity(ANSWER_BYTES);
-                    let frame = protocol::encode_response(buffer, ApiKey::Produce, version, correlation_id, &response);
-                    slot.fill(into_reply(frame, Vec::new()));
+                    slot.fill(server.encode(ApiKey::Produce, version, correlation_id, &response, Vec::new()));
                 }
                 Acks::None if all_taken => slot.skip(),
                 // Nobody reads an answer: closing is the only way to say it, and what Kafka does.

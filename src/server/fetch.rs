@@ -84,7 +84,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
 struct Wanted {
     /// In request order.
     partitions: Vec<Planned>,
-    groups: Groups<FetchItem>,
+    groups: Groups<Vec<FetchItem>>,
     places: Places,
     bytes_max: usize,
     isolation: Isolation,

@@ -73,6 +73,8 @@ pub(crate) struct Server {
     shard: Rc<Shard>,
     producer_ids: ProducerIds,
     small_batches: SmallBatches,
+    /// What answers are written into, empty between two; see [`Server::encode`].
+    answer_buffer: RefCell<BytesMut>,
     connections: RefCell<Slab<Rc<Handle>>>,
     connection_ended: rt::Event,
     draining: Cell<bool>,
@@ -116,6 +118,7 @@ impl Server {
         Self {
             producer_ids: ProducerIds::new(shard.controller().clone()),
             small_batches: SmallBatches::default(),
+            answer_buffer: RefCell::default(),
             shard,
             connections: RefCell::default(),
             connection_ended: rt::Event::default(),

@@ -27,7 +27,7 @@ use crate::protocol::{ErrorCode, RequestHeader, Str, Wire};
 use crate::replica::ProduceError;
 use crate::server::batch_rules::{self, Refusal};
 use crate::server::{Server, errors};
-use crate::shard::calls::{Outcomes, ProduceItem, ProduceShare};
+use crate::shard::calls::{Outcomes, ProduceItem, ProduceItems, ProduceShare};
 use crate::shard::now_ms;
 use crate::shard::router::{Places, split};
 use crate::types::{LeaderEpoch, PartitionId, PartitionIndex, ShardIndex};
@@ -144,7 +144,7 @@ impl Plan {
     ) -> Option<ShardIndex> {
         let shard = server.shard();
         let now = now_ms();
-        let mut items = Vec::new();
+        let mut items = ProduceItems::new();
         let mut consumed = 0;
         let mut check = |target: Target| {
             // The ranges rise, so splitting from the front gives each batch its own handle on the one allocation.
@@ -179,7 +179,7 @@ impl Plan {
         let started =
             Started { server: server.clone(), version: self.version, topics, sent_at: Instant::now(), answer };
         let (mut groups, places) = split(items, |item| shard.owner(item.partition));
-        let share_of = |owner, mut items: Vec<ProduceItem>| {
+        let share_of = |owner, mut items: ProduceItems| {
             leave_frame(server, owner, &mut items, memory_bytes);
             ProduceShare { items, deadline, now }
         };

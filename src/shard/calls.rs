@@ -18,8 +18,8 @@ use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex};
 
 pub use super::vocabulary::{
     ApplyReport, DeleteRecordsError, DirCheckpoint, EpochQuestion, FetchItem, FetchShare, FoundOffset, HopRead,
-    MemoryReport, MetricsReport, NetFacts, OffsetQuestion, Outcomes, PartitionFacts, ProduceItem, ProduceShare,
-    ShardFacts, WantedOffset, WatchId, WatchShare,
+    MemoryReport, MetricsReport, NetFacts, OffsetQuestion, Outcomes, PartitionFacts, ProduceItem, ProduceItems,
+    ProduceShare, ShardFacts, WantedOffset, WatchId, WatchShare,
 };
 
 /// A question to one shard.

@@ -4,6 +4,8 @@
 //! it without asking anyone, and a restart with as many shards finds the same owner. Source: rendezvous (highest random
 //! weight) hashing, Thaler and Ravishankar 1996.
 
+use std::ops::Deref;
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::types::{PartitionId, ShardIndex};
@@ -30,24 +32,29 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The items of one request grouped by owner: each group in request order, the groups in the order of their first item.
-/// Most requests have one owner: their items stay where they are.
-pub fn split<T>(items: Vec<T>, owner_of: impl Fn(&T) -> ShardIndex) -> (Groups<T>, Places) {
+/// The items of one request, in whatever list they come, grouped by owner: each group in request order, the groups in the
+/// order of their first item. Most requests have one owner: their items stay where they are.
+pub fn split<T, L>(items: L, owner_of: impl Fn(&T) -> ShardIndex) -> (Groups<L>, Places)
+where
+    L: Deref<Target = [T]> + Default + Extend<T> + IntoIterator<Item = T>,
+{
     let Some(first) = items.first().map(&owner_of) else { return (Groups::new(), Places::default()) };
     let count = items.len();
     if items.iter().all(|item| owner_of(item) == first) {
         return (smallvec![(first, items)], Places { groups: smallvec![(0..count).collect()], count });
     }
-    let (mut groups, mut places) = (Groups::new(), Places { groups: SmallVec::new(), count });
+    let (mut groups, mut places) = (Groups::<L>::new(), Places { groups: SmallVec::new(), count });
     for (place, item) in items.into_iter().enumerate() {
         let owner = owner_of(&item);
         match groups.iter().position(|(shard, _)| *shard == owner) {
             Some(known) => {
-                groups[known].1.push(item);
+                groups[known].1.extend([item]);
                 places.groups[known].push(place);
             }
             None => {
-                groups.push((owner, vec![item]));
+                let mut group = L::default();
+                group.extend([item]);
+                groups.push((owner, group));
                 places.groups.push(smallvec![place]);
             }
         }
@@ -55,8 +62,8 @@ pub fn split<T>(items: Vec<T>, owner_of: impl Fn(&T) -> ShardIndex) -> (Groups<T
     (groups, places)
 }
 
-/// Items by owner.
-pub type Groups<T> = SmallVec<[(ShardIndex, Vec<T>); 1]>;
+/// Lists of items by owner.
+pub type Groups<L> = SmallVec<[(ShardIndex, L); 1]>;
 
 /// Where the answers of each group belong in the request.
 #[derive(Debug, Default, PartialEq, Eq)]

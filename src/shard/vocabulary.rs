@@ -18,12 +18,15 @@ use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex, TimestampMs, To
 /// The batches of one produce request that one shard owns.
 pub struct ProduceShare {
     /// Checked batches, in request order.
-    pub items: Vec<ProduceItem>,
+    pub items: ProduceItems,
     /// When to answer although the ack class is not reached.
     pub deadline: Instant,
     /// The wall clock when the request was read.
     pub now: TimestampMs,
 }
+
+/// The batches of a [`ProduceShare`]; the one batch of a small request takes no heap.
+pub type ProduceItems = SmallVec<[ProduceItem; 1]>;
 
 /// One checked batch.
 pub struct ProduceItem {
