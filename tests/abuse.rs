@@ -256,3 +256,75 @@ fn batches_whose_records_are_read_keep_nobody_waiting_for_all_of_them() {
         "the next request of the connection is not before it, though it is light"
     );
 }
+
+/// Batches of the log that slow consumers read, and bytes of the value in each.
+const BULK_BATCHES: usize = 512;
+const BULK_VALUE: usize = 64 << 10;
+
+/// Asks for much from `offset` on.
+fn send_fetch(client: &mut Client, topic: &'static str, offset: i64) -> i32 {
+    const MUCH: i32 = 32 << 20;
+    let partition = FetchPartition { fetch_offset: offset, partition_max_bytes: MUCH, ..Default::default() };
+    let topics = smallvec![FetchTopic { topic: topic.into(), partitions: smallvec![partition], ..Default::default() }];
+    client.send(12, &FetchRequest { max_wait_ms: 500, min_bytes: 1, max_bytes: MUCH, topics, ..Default::default() })
+}
+
+/// Reads the answer to a fetch from `offset`: whole batches, each `batch` but for offset and epoch. The offset after them.
+fn read_fetched(client: &mut Client, sent: i32, offset: i64, batch: &[u8]) -> i64 {
+    // Base offset, length, leader epoch, magic: the first two and the third are the broker's.
+    const STAMPED: usize = 8 + 4 + 4;
+    client.read_answer(ApiKey::Fetch, 12, sent, |body, version| {
+        let reader = protocol::Reader::new(body);
+        let response = <FetchResponse<'_> as protocol::Message>::decode_body(reader, version).unwrap();
+        let partition = &response.responses[0].partitions[0];
+        assert_eq!(partition.error_code, ErrorCode::NONE);
+        let batches = body[partition.records.unwrap().range()].chunks(batch.len());
+        assert!(batches.len() > 0, "there is always one more batch");
+        let end = offset + batches.len() as i64;
+        for (expected, stored) in (offset..).zip(batches) {
+            assert_eq!(stored[..8], expected.to_be_bytes());
+            assert!(stored[8..12] == batch[8..12] && stored[STAMPED..] == batch[STAMPED..], "batch {expected}");
+        }
+        end
+    })
+}
+
+#[test]
+fn fetches_whose_answers_nobody_takes_hold_their_share_of_memory() {
+    const READERS: usize = 20;
+    let broker = Broker::start(2, &[("engine.memory.max.bytes", "134217728")]);
+    let mut client = broker.connect();
+    create_topic(&mut client, "bulk", 1, ("retention.ms", "-1"));
+    let records = batch(now(), &["x".repeat(BULK_VALUE).as_str()], None);
+    for _ in 0..BULK_BATCHES {
+        let sent = send_produce(&mut client, "bulk", 0..1, &records);
+        assert_eq!(produced(&mut client, sent)[0].0, ErrorCode::NONE);
+    }
+    let fetches = |broker: &Broker| -> u64 { broker.metrics.iter().map(|one| one.requests_staged[1].value()).sum() };
+    let mut readers: Vec<Client> = (0..READERS).map(|_| broker.connect()).collect();
+    let sent: Vec<i32> = readers.iter_mut().map(|reader| send_fetch(reader, "bulk", 0)).collect();
+    let mut most = 0;
+    wait_until("all are answered", || {
+        let done = fetches(&broker) == READERS as u64;
+        for memory in broker.reports().iter().map(|report| report.memory) {
+            let held = memory.queued_answers + memory.read_answers;
+            // Beside its share, the batch that each reader is given whatever there is.
+            assert!(held <= memory.answers_limit + (READERS * records.len()) as u64, "{memory:?}");
+            most = most.max(held);
+        }
+        done
+    });
+    println!("at most {most} bytes were held");
+    let ends: Vec<i64> =
+        (0..).zip(&mut readers).map(|(at, reader)| read_fetched(reader, sent[at], 0, &records)).collect();
+    // Now that they are taken, there is room for the rest.
+    for (reader, mut end) in readers.iter_mut().zip(ends).take(3) {
+        while end < BULK_BATCHES as i64 {
+            let sent = send_fetch(reader, "bulk", end);
+            end = read_fetched(reader, sent, end, &records);
+        }
+        assert_eq!(end, BULK_BATCHES as i64);
+    }
+    wait_until("nothing is held", || broker.reports().iter().all(|report| report.memory.queued_answers == 0));
+    assert!(broker.reports().iter().all(|report| report.memory.read_answers == 0));
+}

@@ -3,8 +3,9 @@
 //! Shell. Owns the limits of one request over all its partitions, and the long poll; not the reads (`shard::data`), not the
 //! bytes, which go from log to socket as they lie. Always: partitions are answered in request order; the first batch of the
 //! first partition that has any is answered whatever the limits (KIP-74); nobody waits for bytes that the request's own
-//! limits keep out; a waiting fetch holds no data and is given up when its client goes. No sessions are kept: id 0 is a legal
-//! answer to every request for one (KIP-227). Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516, KIP-951; Kafka's
+//! limits keep out; a waiting fetch holds no data and is given up when its client goes; memory for what is read is reserved
+//! before, on the shard of the connection, whoever owns the partitions. No sessions are kept: id 0 is a legal answer to every
+//! request for one (KIP-227). Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516, KIP-951; Kafka's
 //! `ReplicaManager.fetchMessages`, `DelayedFetch`; 4.4 as measured.
 
 use std::pin::Pin;
@@ -56,10 +57,16 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
     let wanted = Wanted::new(cx, &request);
     cx.concerns(wanted.sole_owner());
     let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(wanted.bytes_max);
+    let bytes_wanted = wanted.bytes();
     let deadline = cx.read_at + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let mut waited = false;
     loop {
-        let outcomes = wanted.read(cx.server).await;
+        // Held until the answer is queued: nothing is awaited between the end of this function and that.
+        let reserved = cx.server.shard().reserve_answer(bytes_wanted);
+        let bytes_max = if reserved.bytes() < bytes_wanted { reserved.bytes() } else { wanted.bytes_max };
+        let outcomes = wanted.read(cx.server, bytes_max).await;
+        // Nor does anybody wait for what memory keeps out; but without room, too, for something to come.
+        let bytes_min = bytes_min.min(bytes_max.max(1));
         let bytes = outcomes.iter().flatten().map(|read| read.counted_bytes).fold(0, usize::saturating_add);
         let settled = |outcome: &Outcome| outcome.as_ref().map_or(true, |read| read.diverging.is_some());
         let complete = bytes >= bytes_min || outcomes.is_empty() || outcomes.iter().any(settled);
@@ -71,7 +78,7 @@ pub(super) async fn fetch(cx: &Context<'_>, request: FetchRequest<'_>) -> Result
             cx.server.shard().metrics().fetch_long_polls.increment();
         }
         let changed = wanted.changed(cx.server, &outcomes, bytes_min - bytes);
-        drop(outcomes);
+        drop((outcomes, reserved));
         let wait = rt::timeout_at(deadline, futures_lite::future::or(changed, cx.server.drain_begins()));
         cx.unless_gone(wait).await.inspect_err(|_| {
             cx.server.shard().metrics().fetch_long_polls_cancelled.increment();
@@ -152,11 +159,20 @@ impl Wanted {
         }
     }
 
-    /// Reads everything once.
-    async fn read(&self, server: &Server) -> Vec<Outcome> {
-        let wanted: usize = self.groups.iter().flat_map(|(_, items)| items).map(|item| item.bytes_max).sum();
-        if self.groups.len() > 1 && wanted > self.bytes_max {
-            return self.read_in_turn(server).await;
+    /// What its partitions may bring, within the limit of the request.
+    fn bytes(&self) -> usize {
+        self.partition_bytes().min(self.bytes_max)
+    }
+
+    fn partition_bytes(&self) -> usize {
+        let items = self.groups.iter().flat_map(|(_, items)| items);
+        items.map(|item| item.bytes_max).fold(0, usize::saturating_add)
+    }
+
+    /// Reads everything once, `bytes_max` of it or the first batch.
+    async fn read(&self, server: &Server, bytes_max: usize) -> Vec<Outcome> {
+        if self.groups.len() > 1 && self.partition_bytes() > bytes_max {
+            return self.read_in_turn(server, bytes_max).await;
         }
         let (remote, local): (Vec<_>, Vec<_>) =
             self.groups.iter().enumerate().partition(|(_, (owner, _))| *owner != server.shard().index());
@@ -165,25 +181,25 @@ impl Wanted {
         let asked: Vec<_> = remote
             .into_iter()
             .map(|(place, (owner, items))| {
-                (place, items.len(), ask(server, *owner, self.share(items, self.bytes_max, true)))
+                (place, items.len(), ask(server, *owner, self.share(items, bytes_max, true)))
             })
             .collect();
         for (place, (_, items)) in local {
-            answers[place] = read_here(server, &self.share(items, self.bytes_max, true)).await;
+            answers[place] = read_here(server, &self.share(items, bytes_max, true)).await;
         }
         for (place, count, answer) in asked {
             answers[place] = read_there(answer.await, count);
         }
         let mut outcomes = self.places.join(answers);
-        self.keep_limits(&mut outcomes);
+        self.keep_limits(&mut outcomes, bytes_max);
         outcomes
     }
 
     /// Reads one owner after the other, each with what the others left: where the partitions together may bring more than
-    /// the request wants. The owner of the first partition comes first; clients rotate their partitions.
-    async fn read_in_turn(&self, server: &Server) -> Vec<Outcome> {
+    /// there is room for. The owner of the first partition comes first; clients rotate their partitions.
+    async fn read_in_turn(&self, server: &Server, bytes_max: usize) -> Vec<Outcome> {
         let mut answers = Vec::with_capacity(self.groups.len());
-        let (mut left, mut at_least_one) = (self.bytes_max, true);
+        let (mut left, mut at_least_one) = (bytes_max, true);
         for (owner, items) in &self.groups {
             let share = self.share(items, left, at_least_one);
             let outcomes = if *owner == server.shard().index() {
@@ -204,13 +220,13 @@ impl Wanted {
     }
 
     /// Each owner allowed its first batch to exceed the limits; the request allows that once.
-    fn keep_limits(&self, outcomes: &mut [Outcome]) {
+    fn keep_limits(&self, outcomes: &mut [Outcome], bytes_max: usize) {
         if self.groups.len() < 2 {
             return;
         }
         let limits_of = |(_, items): &(_, Vec<FetchItem>)| items.iter().map(|item| item.bytes_max).collect();
         let limits: Vec<usize> = self.places.join(self.groups.iter().map(limits_of));
-        let (mut left, mut first) = (self.bytes_max, true);
+        let (mut left, mut first) = (bytes_max, true);
         for (outcome, limit) in outcomes.iter_mut().zip(limits) {
             let Ok(read) = outcome else { continue };
             let bytes = read.bytes();

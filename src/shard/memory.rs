@@ -1,9 +1,11 @@
-//! The memory of one shard's requests: permits taken before a body is read.
+//! The memory of one shard's requests: permits taken before a body is read; and of its answers to fetches.
 //!
 //! Pure: no clock, no tasks; wakers of the standard library only. Owns the count of admitted bytes; not the buffers. Always:
 //! admitted bytes stay within the limit, except that one frame larger than its share is admitted when nothing else of its
 //! size is. Large frames have a share of their own, so that a hundred peers which announce 100 MiB each and send nothing
 //! leave the small requests of others their memory; and while somebody waits, unfinished frames that stand still are cut.
+//! A fetch never waits for memory: the more answers wait for their peers, the less it reads, down to the one batch without
+//! which its consumer would stand still (KIP-74). So answers hold at most the limit and a batch a connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -157,6 +159,62 @@ impl Drop for Permit {
     }
 }
 
+/// What answers to fetches may hold, from before their batches are read until the peer has taken them. Clones share it.
+#[derive(Clone)]
+pub struct AnswerBudget(Rc<Answers>);
+
+struct Answers {
+    limit: usize,
+    /// Of answers that are being read.
+    reserved: Cell<usize>,
+}
+
+impl AnswerBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self(Rc::new(Answers { limit, reserved: Cell::new(0) }))
+    }
+
+    /// How much of `wanted` may be read now that answers of `queued` bytes wait for their peers: never more than half of what
+    /// is left, so that however many read at once, each finds something.
+    pub fn reserve(&self, wanted: usize, queued: usize) -> Reserved {
+        let budget = &self.0;
+        let left = budget.limit.saturating_sub(queued).saturating_sub(budget.reserved.get());
+        let bytes = wanted.min(left / 2);
+        budget.reserved.set(budget.reserved.get() + bytes);
+        Reserved { budget: budget.clone(), bytes }
+    }
+
+    /// Bytes of answers that are being read.
+    pub fn reserved(&self) -> usize {
+        self.0.reserved.get()
+    }
+
+    /// Bytes that answers may hold.
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+}
+
+/// Memory for one answer; to be held until the answer is queued, which counts it from then on.
+pub struct Reserved {
+    budget: Rc<Answers>,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.reserved.set(self.budget.reserved.get() - self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +275,34 @@ mod tests {
         assert!(poll(&mut other).is_none());
         drop(giant);
         assert!(poll(&mut other).is_some());
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_leave_less_and_less_to_read() {
+        const LIMIT: usize = 8 << 20;
+        let budget = AnswerBudget::new(LIMIT);
+        let mut queued = 0;
+        let mut read_before = LIMIT;
+        for _ in 0..1_000 {
+            let reserved = budget.reserve(LARGE, queued);
+            assert!(reserved.bytes() <= read_before / 2 + 1, "{} after {read_before}", reserved.bytes());
+            read_before = reserved.bytes();
+            queued += reserved.bytes();
+        }
+        assert!(queued < LIMIT && read_before == 0, "{queued}");
+        assert_eq!(budget.reserve(SMALL, queued + LARGE).bytes(), 0, "more is queued than may be: first batches");
+        assert_eq!(budget.reserve(SMALL, 0).bytes(), SMALL, "taken: there is room again");
+    }
+
+    #[test]
+    fn what_is_being_read_is_counted_as_what_is_queued() {
+        let budget = AnswerBudget::new(8 * SMALL);
+        let first = budget.reserve(LARGE, 0);
+        let second = budget.reserve(LARGE, 0);
+        let small = budget.reserve(10, SMALL);
+        assert_eq!([&first, &second, &small].map(Reserved::bytes), [4 * SMALL, 2 * SMALL, 10]);
+        assert_eq!(budget.reserved(), 6 * SMALL + 10);
+        drop((first, second, small));
+        assert_eq!((budget.reserved(), budget.reserve(LARGE, 2 * SMALL).bytes()), (0, 3 * SMALL));
     }
 }

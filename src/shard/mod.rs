@@ -31,7 +31,7 @@ use crate::shard::apply::FoundDir;
 use crate::shard::calls::{
     MemoryReport, MetricsReport, NetFacts, PartitionFacts, ShardAnswer, ShardCall, ShardFacts, WatchId,
 };
-use crate::shard::memory::MemoryBudget;
+use crate::shard::memory::{AnswerBudget, MemoryBudget, Reserved};
 use crate::types::{PartitionId, ShardIndex, TimestampMs, TopicId, TopicPartition};
 
 /// What a shard needs to start; built by the control plane, one a shard, before the executors run.
@@ -65,6 +65,7 @@ pub struct Shard {
     net: Net,
     hops: OnceCell<Hops<ShardCall, ShardAnswer>>,
     memory: MemoryBudget,
+    answer_memory: AnswerBudget,
     log_runtime: LogRuntime,
     image: RefCell<Arc<Image>>,
     topics: RefCell<HashMap<TopicId, Topic>>,
@@ -123,11 +124,12 @@ impl From<Absent> for ProduceError {
 }
 
 /// Shares of the shard's memory: half for requests, at most a quarter for the tail cache, an eighth for batches that were
-/// acknowledged before they were written; the rest covers the pinned pool, queued answers and read windows, which have bounds
-/// of their own.
+/// acknowledged before they were written, a sixteenth for answers to fetches; the rest covers the pinned pool and what is read
+/// ahead, which have bounds of their own.
 const REQUESTS_SHARE: u64 = 2;
 const TAIL_CACHE_SHARE: u64 = 4;
 const UNWRITTEN_SHARE: u64 = 8;
+const ANSWERS_SHARE: u64 = 16;
 
 impl Shard {
     /// Builds the shard on its executor. The caller then starts the mesh with [`Shard::join_mesh`].
@@ -142,6 +144,7 @@ impl Shard {
             net,
             hops: OnceCell::new(),
             memory: MemoryBudget::new((memory / REQUESTS_SHARE) as usize),
+            answer_memory: AnswerBudget::new((memory / ANSWERS_SHARE) as usize),
             log_runtime: LogRuntime::new(boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize),
             image: RefCell::new(boot.image),
             topics: RefCell::default(),
@@ -209,6 +212,11 @@ impl Shard {
     /// The budget requests are admitted from.
     pub fn memory(&self) -> &MemoryBudget {
         &self.memory
+    }
+
+    /// Memory for the answer to a fetch that wants `bytes`: as much as answers that wait for their peers leave.
+    pub fn reserve_answer(&self, bytes: usize) -> Reserved {
+        self.answer_memory.reserve(bytes, self.net.stats().queued_bytes as usize)
     }
 
     /// The image this shard serves by. One request uses one image from its first line to its last.
@@ -418,7 +426,9 @@ impl Shard {
                 requests_waiting: self.memory.waiting() as u64,
                 tail_cache: log.tail_cache_bytes,
                 pending_writes: log.pending_bytes,
+                answers_limit: self.answer_memory.limit() as u64,
                 queued_answers: net.queued_bytes,
+                read_answers: self.answer_memory.reserved() as u64,
                 pinned: u64::from(self.settings.engine_io_memory_bytes),
             },
             log,

@@ -323,8 +323,12 @@ pub struct MemoryReport {
     pub tail_cache: u64,
     /// Appended, not yet written.
     pub pending_writes: u64,
+    /// What answers to fetches may hold, beside the first batch of each.
+    pub answers_limit: u64,
     /// Answers not yet taken by their peers.
     pub queued_answers: u64,
+    /// Answers to fetches that are being read.
+    pub read_answers: u64,
     /// The pinned pool of direct I/O.
     pub pinned: u64,
 }
