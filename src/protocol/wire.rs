@@ -59,6 +59,11 @@ impl<'a> Reader<'a> {
         Self { rest: frame, end: frame.len(), budget: DECODED_BYTES_MAX }
     }
 
+    /// For a message that may decode to less than [`DECODED_BYTES_MAX`].
+    pub fn within(self, decoded_bytes_max: usize) -> Self {
+        Self { budget: self.budget.min(decoded_bytes_max), ..self }
+    }
+
     /// Bytes from the start of the frame to the next field.
     pub fn position(&self) -> usize {
         self.end - self.rest.len()

@@ -215,7 +215,15 @@ pub(super) async fn describe_configs<'a>(
         }
         result
     };
-    DescribeConfigsResponse { results: request.resources.into_iter().map(describe).collect(), ..Default::default() }
+    // Each once: the settings of a topic are a thousand times as long as its name.
+    let (mut seen, mut results) = (HashSet::new(), Vec::new());
+    for resource in request.resources {
+        if seen.insert((resource.resource_type, resource.resource_name.to_shared())) {
+            results.push(describe(resource));
+            cx.server.shard().net().give_way().await;
+        }
+    }
+    DescribeConfigsResponse { results, ..Default::default() }
 }
 
 fn describe_resource(

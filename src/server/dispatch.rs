@@ -9,10 +9,14 @@ use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
 use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, placement, producer_ids};
 
+/// What the arrays of a request may decode to: names of half a million topics, or twice as many partitions to be fetched as a
+/// broker can have. An answer takes some times as much.
+const REQUEST_DECODED_BYTES_MAX: usize = 16 << 20;
+
 /// Reads a body and lets be what follows it, as Kafka does: librdkafka 2.12 asks for the metadata of all topics with three
 /// bytes too many.
-pub(super) fn decode<'a, M: Message<'a>>(mut body: Reader<'a>, version: i16) -> WireResult<M> {
-    M::decode(&mut body, Form::new(version, M::FLEXIBLE_FROM))
+pub(super) fn decode<'a, M: Message<'a>>(body: Reader<'a>, version: i16) -> WireResult<M> {
+    M::decode(&mut body.within(REQUEST_DECODED_BYTES_MAX), Form::new(version, M::FLEXIBLE_FROM))
 }
 
 /// Decodes the body of a request and answers it.

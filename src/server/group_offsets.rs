@@ -1,8 +1,9 @@
 //! OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
 //! Shell. Owns the check that a committed partition exists, and the order of answers; the coordinator of the group keeps
-//! the offsets. Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
+//! the offsets. Always: a request for very many offsets asks for some at a time, and for none twice. Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::coordinator::command::{
@@ -11,17 +12,21 @@ use crate::coordinator::command::{
 };
 use crate::protocol::groups::{
     OffsetCommitPartition, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitTopicResponse, OffsetDeleteRequest,
-    OffsetDeleteResponse, OffsetDeleteTopicResponse, OffsetFetchGroupResponse, OffsetFetchPartitionResponse,
-    OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic, OffsetFetchTopicResponse, PartitionError,
+    OffsetDeleteResponse, OffsetDeleteTopicResponse, OffsetFetchGroup, OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic, OffsetFetchTopicResponse,
+    PartitionError,
 };
 use crate::protocol::{ErrorCode, Str};
 use crate::server::connection::Context;
-use crate::server::groups::{ask_coordinator, code_of, expect_answer, shared};
-use crate::server::{errors, topics};
+use crate::server::groups::{GROUPS_AT_ONCE, ask_coordinator, code_of, expect_answer, shared};
+use crate::server::{Server, errors, topics};
 use crate::types::{LeaderEpoch, PartitionIndex};
 
 /// From this version on one request asks for many groups.
 const MANY_GROUPS_FROM: i16 = 8;
+
+/// Offsets that one command asks for.
+const OFFSETS_AT_ONCE: usize = 4096;
 
 /// From this version on an error of the group has a place of its own.
 const GROUP_ERROR_FROM: i16 = 2;
@@ -93,26 +98,12 @@ pub(super) async fn offset_commit<'a>(cx: &Context<'_>, request: OffsetCommitReq
 pub(super) async fn offset_fetch<'a>(cx: &Context<'_>, request: OffsetFetchRequest<'a>) -> OffsetFetchResponse<'a> {
     let stability = if request.require_stable { Stability::AfterPendingCommits } else { Stability::Durable };
     if cx.version >= MANY_GROUPS_FROM {
-        let asked: Vec<_> = request
-            .groups
-            .into_iter()
-            .map(|group| {
-                let command = fetch_command(&group.group_id, group.topics.as_deref(), stability);
-                (group, ask_coordinator(cx.server, command))
-            })
-            .collect();
-        let mut groups = Vec::with_capacity(asked.len());
-        for (group, answer) in asked {
-            let (topics, error_code) = match expect_answer!(OffsetFetch, answer.await) {
-                Ok(offsets) => (fetched_topics(group.topics, offsets), ErrorCode::NONE),
-                Err(error) => (Vec::new(), errors::group(&error)),
-            };
-            groups.push(OffsetFetchGroupResponse { group_id: group.group_id, topics, error_code });
-        }
+        let groups = fetch_groups(cx.server, request.groups, stability).await;
         return OffsetFetchResponse { groups, ..Default::default() };
     }
-    let command = fetch_command(&request.group_id, request.topics.as_deref(), stability);
-    match expect_answer!(OffsetFetch, ask_coordinator(cx.server, command).await) {
+    let mut request = request;
+    drop_repeated(cx.server, request.topics.as_mut()).await;
+    match fetch_group(cx.server, &request.group_id, request.topics.as_deref(), stability).await {
         Ok(offsets) => OffsetFetchResponse { topics: fetched_topics(request.topics, offsets), ..Default::default() },
         Err(error) if cx.version < GROUP_ERROR_FROM => OffsetFetchResponse {
             topics: refused_topics(request.topics.unwrap_or_default(), error),
@@ -122,21 +113,88 @@ pub(super) async fn offset_fetch<'a>(cx: &Context<'_>, request: OffsetFetchReque
     }
 }
 
-fn fetch_command(group_id: &Str<'_>, topics: Option<&[OffsetFetchTopic<'_>]>, stability: Stability) -> GroupCommand {
-    let partitions = match topics {
-        None => FetchWhich::All,
-        Some(topics) => FetchWhich::These(
-            topics
-                .iter()
-                .flat_map(|topic| {
-                    let name = topic.name.to_shared();
-                    let partitions = topic.partition_indexes.iter().copied().filter_map(PartitionIndex::new);
-                    partitions.map(move |partition| (name.clone(), None, partition))
-                })
-                .collect(),
-        ),
+/// The offsets of many groups, some groups at a time; between those others have their turn. A group that is named again is
+/// refused then: its offsets may be many, for the few bytes that ask for all of them.
+async fn fetch_groups<'a>(
+    server: &Server,
+    groups: Vec<OffsetFetchGroup<'a>>,
+    stability: Stability,
+) -> Vec<OffsetFetchGroupResponse<'a>> {
+    let (mut groups, mut seen, mut responses) = (groups.into_iter().peekable(), HashSet::new(), Vec::new());
+    while groups.peek().is_some() {
+        let mut some: Vec<_> = groups.by_ref().take(GROUPS_AT_ONCE).collect();
+        for group in &mut some {
+            drop_repeated(server, group.topics.as_mut()).await;
+        }
+        let mut asked = Vec::with_capacity(some.len());
+        for group in &some {
+            let is_new = seen.insert(group.group_id.to_shared());
+            asked.push(is_new.then(|| fetch_group(server, &group.group_id, group.topics.as_deref(), stability)));
+        }
+        let mut outcomes = Vec::with_capacity(asked.len());
+        for asked in asked {
+            outcomes.push(match asked {
+                Some(answer) => answer.await.map_err(|error| errors::group(&error)),
+                None => Err(ErrorCode::INVALID_REQUEST),
+            });
+        }
+        responses.extend(some.into_iter().zip(outcomes).map(|(group, outcome)| {
+            let (topics, error_code) = match outcome {
+                Ok(offsets) => (fetched_topics(group.topics, offsets), ErrorCode::NONE),
+                Err(code) => (Vec::new(), code),
+            };
+            OffsetFetchGroupResponse { group_id: group.group_id, topics, error_code }
+        }));
+        server.shard().net().give_way().await;
+    }
+    responses
+}
+
+/// Keeps each partition once.
+async fn drop_repeated(server: &Server, topics: Option<&mut Vec<OffsetFetchTopic<'_>>>) {
+    let Some(topics) = topics else { return };
+    let mut seen = topics::Named::default();
+    for OffsetFetchTopic { name, partition_indexes, .. } in topics {
+        let (name, mut kept) = (&**name, Vec::new());
+        for some in partition_indexes.chunks(OFFSETS_AT_ONCE) {
+            kept.extend(some.iter().copied().filter(|partition| seen.insert(name, *partition)));
+            server.shard().net().give_way().await;
+        }
+        *partition_indexes = kept;
+    }
+}
+
+/// The offsets of one group, some at a time; the first question is on its way when this returns.
+fn fetch_group(
+    server: &Server,
+    group_id: &Str<'_>,
+    topics: Option<&[OffsetFetchTopic<'_>]>,
+    stability: Stability,
+) -> impl Future<Output = Result<Vec<FetchedOffset>, GroupError>> {
+    let places = topics.unwrap_or_default().iter().flat_map(|topic| {
+        let name = topic.name.to_shared();
+        let partitions = topic.partition_indexes.iter().copied().filter_map(PartitionIndex::new);
+        partitions.map(move |partition| (name.clone(), None, partition))
+    });
+    let mut places = places.peekable();
+    let group_id = group_id.to_shared();
+    let ask = move |partitions| {
+        let request = FetchRequest { group_id: group_id.clone(), partitions, stability };
+        ask_coordinator(server, GroupCommand::OffsetFetch(request))
     };
-    GroupCommand::OffsetFetch(FetchRequest { group_id: group_id.to_shared(), partitions, stability })
+    let answer = ask(match topics {
+        None => FetchWhich::All,
+        Some(_) => FetchWhich::These(places.by_ref().take(OFFSETS_AT_ONCE).collect()),
+    });
+    async move {
+        let mut offsets = expect_answer!(OffsetFetch, answer.await)?;
+        while places.peek().is_some() {
+            server.shard().net().give_way().await;
+            let some = places.by_ref().take(OFFSETS_AT_ONCE).collect();
+            offsets.extend(expect_answer!(OffsetFetch, ask(FetchWhich::These(some)).await)?);
+        }
+        Ok(offsets)
+    }
 }
 
 /// Puts the offsets where the request asked for them; one that asks for no topic by name gets all there are.

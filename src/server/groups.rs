@@ -2,8 +2,9 @@
 //! for tools DescribeGroups (15), ListGroups (16), DeleteGroups (42).
 //!
 //! Shell. Owns the spelling of versions, nulls and defaults; the coordinator of the group's partition decides. Always: a
-//! command goes to the shard that owns the partition the group hashes to; a join whose client went is left to its session
-//! timeout, as in Kafka. Source: KIP-62, KIP-345, KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
+//! command goes to the shard that owns the partition the group hashes to; a request about many groups asks for some at a time and
+//! answers each once; a join whose client went is left to its session timeout, as in Kafka. Source: KIP-62, KIP-345,
+//! KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,6 +48,9 @@ const PROTOCOL_NAMED_FROM: i16 = 5;
 
 /// From this version on DescribeGroups has a code for a group that is not there; before, it was called dead.
 const UNKNOWN_GROUP_FROM: i16 = 6;
+
+/// Groups that one request asks for at a time: each is a message to the shard of its coordinator.
+pub(super) const GROUPS_AT_ONCE: usize = 256;
 
 /// Without an authorizer everybody may do everything: the bits of every operation a group knows (KIP-430).
 const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
@@ -129,6 +133,28 @@ pub(super) fn ask_coordinator(server: &Server, command: GroupCommand) -> impl Fu
                 Err(Gone) => refused,
             },
         }
+    }
+}
+
+/// Asks the coordinators of many groups, each group once, some at a time; between those others have their turn. Group and
+/// answer go to `take` in the order of the request.
+async fn ask_coordinators<'a>(
+    server: &Server,
+    groups: Vec<Str<'a>>,
+    command: impl Fn(Arc<str>) -> GroupCommand,
+    mut take: impl FnMut(Str<'a>, GroupAnswer),
+) {
+    let (mut groups, mut seen) = (groups.into_iter().peekable(), HashSet::new());
+    while groups.peek().is_some() {
+        let some = groups.by_ref().take(GROUPS_AT_ONCE).map(|group| (group.to_shared(), group));
+        let asked: Vec<_> = some
+            .filter(|(shared, _)| seen.insert(shared.clone()))
+            .map(|(shared, group)| (group, ask_coordinator(server, command(shared))))
+            .collect();
+        for (group, answer) in asked {
+            take(group, answer.await);
+        }
+        server.shard().net().give_way().await;
     }
 }
 
@@ -271,11 +297,9 @@ pub(super) async fn describe_groups<'a>(
     cx: &Context<'_>,
     request: DescribeGroupsRequest<'a>,
 ) -> DescribeGroupsResponse<'a> {
-    let describe = |group: &Str<'_>| ask_coordinator(cx.server, GroupCommand::Describe(group.to_shared()));
-    let asked: Vec<_> = request.groups.iter().map(describe).collect();
-    let mut groups = Vec::with_capacity(asked.len());
-    for (group_id, answer) in request.groups.iter().zip(asked) {
-        let mut described = match expect_answer!(Describe, answer.await) {
+    let mut groups = Vec::new();
+    let take = |group_id: Str<'a>, answer| {
+        let mut described = match expect_answer!(Describe, answer) {
             Ok(group) => described_group(group),
             Err(GroupError::GroupIdNotFound) if cx.version < UNKNOWN_GROUP_FROM => {
                 DescribedGroup { group_state: "Dead".into(), ..Default::default() }
@@ -287,12 +311,13 @@ pub(super) async fn describe_groups<'a>(
                 ..Default::default()
             },
         };
-        described.group_id = group_id.clone();
+        described.group_id = group_id;
         if request.include_authorized_operations && described.error_code == ErrorCode::NONE {
             described.authorized_operations = GROUP_OPERATIONS;
         }
         groups.push(described);
-    }
+    };
+    ask_coordinators(cx.server, request.groups, GroupCommand::Describe, take).await;
     DescribeGroupsResponse { groups, ..Default::default() }
 }
 
@@ -342,16 +367,12 @@ pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>
 
 /// Answers DeleteGroups.
 pub(super) async fn delete_groups<'a>(cx: &Context<'_>, request: DeleteGroupsRequest<'a>) -> DeleteGroupsResponse<'a> {
-    let mut seen = HashSet::new();
-    let mut groups = request.groups_names;
-    groups.retain(|group| seen.insert(group.to_string()));
-    let delete = |group: &Str<'_>| ask_coordinator(cx.server, GroupCommand::DeleteGroup(group.to_shared()));
-    let asked: Vec<_> = groups.iter().map(delete).collect();
-    let mut results = Vec::with_capacity(asked.len());
-    for (group_id, answer) in groups.into_iter().zip(asked) {
-        let error = expect_answer!(DeleteGroup, answer.await).err();
+    let mut results = Vec::new();
+    let take = |group_id, answer| {
+        let error = expect_answer!(DeleteGroup, answer).err();
         results.push(DeletableGroupResult { group_id, error_code: code_of(error) });
-    }
+    };
+    ask_coordinators(cx.server, request.groups_names, GroupCommand::DeleteGroup, take).await;
     DeleteGroupsResponse { results, ..Default::default() }
 }
 

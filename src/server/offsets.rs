@@ -38,11 +38,9 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
         let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         Ok(OffsetQuestion { partition, leader_epoch: LeaderEpoch::new(asked.current_leader_epoch), isolation, wanted })
     };
-    let questions: Vec<_> = request
-        .topics
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().map(|asked| question(&topic.name, asked)))
-        .collect();
+    let question = &question;
+    let questions =
+        request.topics.iter().flat_map(|topic| topic.partitions.iter().map(move |asked| question(&topic.name, asked)));
     let mut answers = ask_owners(
         cx.server,
         questions,
@@ -117,22 +115,19 @@ pub(super) async fn offset_for_leader_epoch<'a>(
     request: OffsetForLeaderEpochRequest<'a>,
 ) -> OffsetForLeaderEpochResponse<'a> {
     let image = cx.server.shard().image();
-    let questions: Vec<_> = request
-        .topics
-        .iter()
-        .flat_map(|topic| {
-            topic.partitions.iter().map(|asked| {
-                let found = topics::find(&image, &topic.topic, asked.partition);
-                let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-                Ok(EpochQuestion {
-                    partition,
-                    current: LeaderEpoch::new(asked.current_leader_epoch),
-                    // Below every epoch: no end is known.
-                    wanted: LeaderEpoch::new(asked.leader_epoch),
-                })
+    let image = &image;
+    let questions = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(move |asked| {
+            let found = topics::find(image, &topic.topic, asked.partition);
+            let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+            Ok(EpochQuestion {
+                partition,
+                current: LeaderEpoch::new(asked.current_leader_epoch),
+                // Below every epoch: no end is known.
+                wanted: LeaderEpoch::new(asked.leader_epoch),
             })
         })
-        .collect();
+    });
     let mut answers = ask_owners(
         cx.server,
         questions,

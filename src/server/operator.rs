@@ -273,11 +273,11 @@ pub(super) async fn delete_records<'a>(
         }
         Ok((id, to))
     };
-    let mut questions = Vec::new();
-    for topic in &request.topics {
+    let question = &question;
+    let questions = request.topics.iter().flat_map(|topic| {
         let asked = topic.partitions.iter();
-        questions.extend(asked.map(|asked| question(&topic.name, asked.partition_index, asked.offset)));
-    }
+        asked.map(move |asked| question(&topic.name, asked.partition_index, asked.offset))
+    });
     let mut answers = ask_owners(
         cx.server,
         questions,
@@ -322,12 +322,14 @@ pub(super) async fn describe_log_dirs(
             Err(_) => {}
         }
     }
-    let wanted = |facts: &PartitionFacts| {
-        request.topics.as_ref().is_none_or(|topics| {
-            topics.iter().any(|topic| *topic.topic == *facts.topic && topic.partitions.contains(&facts.partition))
-        })
-    };
-    partitions.retain(wanted);
+    if let Some(topics) = &request.topics {
+        let mut named = topics::Named::default();
+        for topic in topics {
+            topic.partitions.iter().for_each(|partition| _ = named.insert(&topic.topic, *partition));
+            shard.net().give_way().await;
+        }
+        partitions.retain(|facts| named.contains(&facts.topic, facts.partition));
+    }
     partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
     let dirs = shard.settings().log_dirs.iter().enumerate();
     let results = dirs.map(|(index, dir)| {
@@ -366,20 +368,26 @@ fn log_dir_topics<'f>(partitions: impl Iterator<Item = &'f PartitionFacts>) -> V
 /// Answers DescribeProducers.
 pub(super) async fn describe_producers<'a>(
     cx: &Context<'_>,
-    request: DescribeProducersRequest<'a>,
+    mut request: DescribeProducersRequest<'a>,
 ) -> DescribeProducersResponse<'a> {
     let image = cx.server.shard().image();
-    let mut questions = Vec::new();
-    for topic in &request.topics {
+    let mut seen = topics::Named::default();
+    for topic in &mut request.topics {
+        let (name, indexes) = (&*topic.name, &mut topic.partition_indexes);
+        indexes.retain(|index| seen.insert(name, *index));
+        cx.server.shard().net().give_way().await;
+    }
+    let image = &image;
+    let questions = request.topics.iter().flat_map(|topic| {
         let legal = topics::is_legal_name(&topic.name);
-        let found = |index: &i32| {
+        let found = move |index: &i32| {
             if !legal {
                 return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
             }
-            topics::find(&image, &topic.name, *index).map(|(id, ..)| id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+            topics::find(image, &topic.name, *index).map(|(id, ..)| id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         };
-        questions.extend(topic.partition_indexes.iter().map(found));
-    }
+        topic.partition_indexes.iter().map(found)
+    });
     let mut answers = ask_owners(
         cx.server,
         questions,

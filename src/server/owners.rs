@@ -1,6 +1,7 @@
 //! Asking the owners of many partitions at once.
 //!
-//! Shell. Owns nothing. Always: one message a shard, and the answers come back in the order of the questions.
+//! Shell. Owns nothing. Always: one message a shard, or for very many questions one after the other, and others have their turn
+//! between them; the answers come back in the order of the questions.
 
 use crate::protocol::ErrorCode;
 use crate::rt::hop::Gone;
@@ -9,8 +10,29 @@ use crate::shard::calls::{ShardAnswer, ShardCall};
 use crate::shard::router::split;
 use crate::types::PartitionId;
 
+/// Questions of one message: some milliseconds of work to whoever asks and whoever answers.
+const QUESTIONS_AT_ONCE: usize = 4096;
+
 /// Sends each question that has no answer yet to the owner of its partition. `open` takes the answers out of a message.
 pub(super) async fn ask_owners<Q, A>(
+    server: &Server,
+    questions: impl IntoIterator<Item = Result<Q, ErrorCode>>,
+    partition_of: impl Fn(&Q) -> PartitionId,
+    call: impl Fn(Vec<Q>) -> ShardCall,
+    open: impl Fn(ShardAnswer) -> Vec<Result<A, ErrorCode>>,
+) -> Vec<Result<A, ErrorCode>> {
+    let (mut questions, mut answers) = (questions.into_iter(), Vec::new());
+    loop {
+        let some: Vec<_> = questions.by_ref().take(QUESTIONS_AT_ONCE).collect();
+        if some.is_empty() {
+            return answers;
+        }
+        answers.extend(ask_some(server, some, &partition_of, &call, &open).await);
+        server.shard().net().give_way().await;
+    }
+}
+
+async fn ask_some<Q, A>(
     server: &Server,
     questions: Vec<Result<Q, ErrorCode>>,
     partition_of: impl Fn(&Q) -> PartitionId,

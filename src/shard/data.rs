@@ -199,6 +199,10 @@ impl Shard {
         let mut outcomes = Vec::with_capacity(share.items.len());
         let (mut left, mut at_least_one) = (share.bytes_max, share.at_least_one);
         for item in &share.items {
+            if !outcomes.is_empty() {
+                // What lies in memory is read without an await.
+                rt::yield_if_needed().await;
+            }
             let outcome = self.fetch_one(item, left.min(item.bytes_max), at_least_one, share.isolation).await;
             if let Ok(read) = &outcome {
                 let bytes = read.bytes();
@@ -304,6 +308,7 @@ impl Shard {
         let mut outcomes = Vec::with_capacity(questions.len());
         for question in questions {
             outcomes.push(self.list_offset(question).await);
+            rt::yield_if_needed().await;
         }
         outcomes
     }
@@ -351,12 +356,17 @@ impl Shard {
     }
 
     /// Answers DescribeProducers.
-    pub fn active_producers(&self, partitions: &[PartitionId]) -> Vec<Result<Vec<ActiveProducer>, LeadershipError>> {
-        let answer = |id: &PartitionId| {
-            let partition = self.partition(*id).map_err(|_| LeadershipError::NotLeader)?;
-            Ok(partition.log().active_producers())
-        };
-        partitions.iter().map(answer).collect()
+    pub async fn active_producers(
+        &self,
+        partitions: &[PartitionId],
+    ) -> Vec<Result<Vec<ActiveProducer>, LeadershipError>> {
+        let mut answers = Vec::with_capacity(partitions.len());
+        for id in partitions {
+            let partition = self.partition(*id).map_err(|_| LeadershipError::NotLeader);
+            answers.push(partition.map(|partition| partition.log().active_producers()));
+            rt::yield_if_needed().await;
+        }
+        answers
     }
 
     /// Moves log starts.
@@ -367,6 +377,7 @@ impl Shard {
         let mut outcomes = Vec::with_capacity(items.len());
         for (id, to) in items {
             outcomes.push(self.delete_records_of(*id, *to).await);
+            rt::yield_if_needed().await;
         }
         outcomes
     }

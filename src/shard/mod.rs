@@ -307,7 +307,9 @@ impl Shard {
                 responder.answer(ShardAnswer::EpochEnds(self.epoch_ends(&questions)));
             }
             ShardCall::DescribeProducers(partitions) => {
-                responder.answer(ShardAnswer::Producers(self.active_producers(&partitions)));
+                rt::spawn(async move {
+                    responder.answer(ShardAnswer::Producers(shard.active_producers(&partitions).await));
+                });
             }
             ShardCall::DeleteRecords(items) => {
                 rt::spawn(async move { responder.answer(ShardAnswer::Deleted(shard.delete_records(&items).await)) });
