@@ -567,6 +567,40 @@ fn a_segment_rolls_by_size_time_and_full_index_and_never_when_empty() {
     });
 }
 
+/// Written to without a pause, so that every flush ends with something new to flush.
+#[test]
+fn the_oldest_segments_of_a_busy_log_go_while_flush_follows_flush() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { ack_class: AckClass::Flushed, segment_bytes: 100_000, ..settings() };
+        let log = open(&path, rules, AFTER_CRASH).await;
+        let done = std::rc::Rc::new(std::cell::Cell::new(false));
+        let (busy, is_done) = (log.clone(), done.clone());
+        let producer = ringlog::rt::spawn(async move {
+            let event = ringlog::rt::Event::default();
+            let observer = event.clone();
+            busy.on_change(move || observer.notify_all());
+            while !is_done.get() {
+                append(&busy, batch(1, 1_000, 0, NOW, None)).unwrap();
+                while busy.limits().written < busy.limits().log_end {
+                    event.wait().await;
+                }
+            }
+        });
+        while log.segment_count() < 4 {
+            ringlog::rt::sleep(Duration::from_millis(1)).await;
+        }
+        let give_up = std::time::Instant::now() + Duration::from_secs(10);
+        let started = ringlog::rt::timeout_at(give_up, log.delete_records(offset(150))).await;
+        done.set(true);
+        producer.join().await.unwrap();
+        assert_eq!(started, Some(Ok(offset(150))), "not while it is written to");
+        assert!(!file_names(&path.join("orders-0")).contains(&data_file(0)));
+        log.close().await.unwrap();
+    });
+}
+
 #[test]
 fn a_deleted_log_is_renamed_at_once_and_unlinked_later() {
     let dir = disk_dir();

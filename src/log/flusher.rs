@@ -6,7 +6,7 @@
 //! never tried again, because a second one would succeed without the lost data (the kernel forgets it).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
@@ -35,8 +35,8 @@ pub(super) struct Flusher {
     epochs_changed: Cell<bool>,
     /// Of rolled segments, by segment id: to be written when those are sealed.
     snapshots: RefCell<BTreeMap<u64, Snapshot>>,
-    /// Tasks that write side files.
-    side_tasks: Cell<usize>,
+    /// Segments whose side files are being written, by their base.
+    side_files: RefCell<BTreeSet<Offset>>,
 }
 
 impl Flusher {
@@ -116,8 +116,29 @@ pub(super) async fn flush(log: &Rc<Log>) -> Result<Offset, AppendError> {
 
 /// Waits until no round and no task of the flusher runs.
 pub(super) async fn settle(log: &Log) {
-    while log.flusher.is_running.get() || log.flusher.side_tasks.get() > 0 {
+    while log.flusher.is_running.get() || !log.flusher.side_files.borrow().is_empty() {
         log.changed.wait().await;
+    }
+}
+
+/// Waits until the rolled segments below `end` are sealed and their side files written, except for what waits for space. Rounds
+/// may go on meanwhile, and do as long as a log of class `flushed` is written to: who waits for the last of them waits for ever.
+pub(super) async fn seal_below(log: &Rc<Log>, end: Offset) -> Result<(), AppendError> {
+    loop {
+        log.refuse_ended()?;
+        let unsealed = log.unsealed_segments();
+        let rolled = unsealed.front().filter(|segment| segment.base < end && segment.phase.get() == Phase::Rolled);
+        let is_written = rolled.is_none_or(|segment| segment.written.get() == segment.bytes.get());
+        let sealed_end = rolled.map_or(end, |segment| segment.base);
+        let is_sealed = rolled.is_none() || (!is_written && log.appender.is_full());
+        if is_sealed && log.flusher.side_files.borrow().first().is_none_or(|&base| base >= sealed_end) {
+            return Ok(());
+        }
+        let changed = log.changed.wait();
+        if !is_sealed && is_written {
+            start(log);
+        }
+        changed.await;
     }
 }
 
@@ -197,7 +218,7 @@ async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {
 fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
     let snapshot = log.flusher.snapshots.borrow_mut().remove(&segment.id);
     let Some(files) = segment.side_files(snapshot) else { return };
-    log.flusher.side_tasks.set(log.flusher.side_tasks.get() + 1);
+    log.flusher.side_files.borrow_mut().insert(segment.base);
     let (log, segment) = (Rc::clone(log), Rc::clone(segment));
     rt::spawn_background(async move {
         if segment.deleted.get().is_none()
@@ -206,7 +227,7 @@ fn write_side_files(log: &Rc<Log>, segment: &Rc<Segment>) {
         {
             tracing::warn!(tp = %log.place.tp, base = %segment.base, %error, "index files of a segment were not written");
         }
-        log.flusher.side_tasks.set(log.flusher.side_tasks.get() - 1);
+        log.flusher.side_files.borrow_mut().remove(&segment.base);
         log.changed.notify_all();
     });
 }

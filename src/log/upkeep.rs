@@ -14,12 +14,12 @@ use crate::types::{Offset, TimestampMs, TopicPartition};
 
 use super::checkpoint::parse_partition_metadata;
 use super::files::Durable;
-use super::flusher::{settle, write_epochs};
+use super::flusher::{seal_below, settle, write_epochs};
 use super::retention::{Rules, SegmentFacts, plan_deletion};
 use super::segment::{
     DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
 };
-use super::{AppendError, Log, LogPlace, LogSettings, METADATA_FILE, appender, files, flusher};
+use super::{AppendError, Log, LogPlace, LogSettings, METADATA_FILE, appender, files};
 
 /// Suffix of a partition's directory that waits for its removal.
 pub(super) const DELETED_DIR_SUFFIX: &str = "-delete";
@@ -156,11 +156,7 @@ impl Log {
         }
         // What goes is sealed first, and its side files are written: the snapshot at its end is all that will be left of the
         // producers in it.
-        if self.unsealed_segments().front().is_some_and(|segment| segment.base <= newest.base_offset) {
-            flusher::start(self);
-        }
-        settle(self).await;
-        self.refuse_ended()?;
+        seal_below(self, newest.end_offset).await?;
         // By offset, not by number: others may have deleted while we waited.
         let (deleted, log_start) = {
             let mut state = self.state.borrow_mut();
