@@ -616,7 +616,7 @@ fn a_deleted_log_is_renamed_at_once_and_unlinked_later() {
             waiter.join().await.unwrap().is_ok_and(|flushed| flushed == offset(1)) || log.limits().flushed == offset(0)
         );
         assert!(matches!(append(&log, batch(1, 100, 0, NOW, None)), Err(AppendError::Offline(_))));
-        assert!(matches!(log.plan_read(offset(0), bounds(&log, 1)), Err(ReadError::Offline(_))));
+        assert!(matches!(log.plan_read(offset(0), bounds(&log, 1)), Err(ReadError::Closed)));
         let names = file_names(&path);
         let [renamed] = names.iter().filter(|name| name.ends_with("-delete")).collect::<Vec<_>>()[..] else {
             panic!("{names:?}")
@@ -634,6 +634,28 @@ fn a_deleted_log_is_renamed_at_once_and_unlinked_later() {
         let log = open(&path, settings(), AFTER_CRASH).await;
         assert_eq!(log.limits().log_end, offset(0));
         log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_read_that_a_deletion_overtakes_is_told_that_the_log_is_closed() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { segment_bytes: 10_000, ..settings() };
+        let log = open(&path, rules.clone(), AFTER_CRASH).await;
+        for number in 0..3 {
+            append(&log, batch(1, 9_000, 0, NOW + number, None)).unwrap();
+        }
+        let end = log.close().await.unwrap();
+        // Opened again, so that nothing of it is in memory.
+        let log = open(&path, rules, after_close(end)).await;
+        let plans = [0, 2].map(|from| log.plan_read(offset(from), bounds(&log, 1 << 20)).unwrap());
+        log.clone().delete().await.unwrap();
+        for plan in plans {
+            assert_eq!(plan.run().await.err(), Some(ReadError::Closed));
+        }
+        assert_eq!(log.find_timestamp(NOW, end).await, Err(ReadError::Closed));
     });
 }
 

@@ -125,6 +125,9 @@ impl Log {
     }
 
     fn unreadable(&self, segment: &Segment, error: &std::io::Error) -> ReadError {
+        if self.is_ended() {
+            return ReadError::Closed;
+        }
         ReadError::Disk(format!("{}: {error}", self.file_name(segment)))
     }
 

@@ -109,7 +109,7 @@ impl Log {
             return Err(ReadError::Offline(reason));
         }
         if self.is_ended() {
-            return Err(ReadError::Offline("it is closed".to_owned()));
+            return Err(ReadError::Closed);
         }
         let bounds = ReadBounds { below: bounds.below.min(limits.log_end), ..bounds };
         if from >= bounds.below {
@@ -185,10 +185,11 @@ impl DiskPlan {
         }
     }
 
-    /// A segment that was deleted meanwhile is no fault of the disk.
+    /// A segment that was deleted meanwhile is no fault of the disk, nor is a log that was.
     fn failed(&self, segment: &Segment, error: io::Error) -> ReadError {
         match segment.deleted.get() {
             Some(start) => ReadError::OutOfRange { wanted: self.from, start, end: self.log.limits().log_end },
+            None if self.log.is_ended() => ReadError::Closed,
             None => {
                 let file = self.log.file_name(segment);
                 tracing::error!(%file, %error, "a read failed");

@@ -192,9 +192,12 @@ pub enum ReadError {
         /// log end (incl.: reading there is a wait, not an error)
         end: Offset,
     },
-    /// The log ended: see [`AppendError::Offline`].
+    /// The disk failed: see [`AppendError::Offline`].
     #[error("the log is offline: {0}")]
     Offline(String),
+    /// It was closed or deleted, perhaps while it was read.
+    #[error("the log is closed")]
+    Closed,
     /// A read failed, or brought bytes that are no batch. Names the file.
     #[error("read failed: {0}")]
     Disk(String),

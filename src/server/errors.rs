@@ -46,6 +46,8 @@ pub(super) fn produce(error: &ProduceError) -> ErrorCode {
 pub(super) fn read(error: &ReadError) -> ErrorCode {
     match error {
         ReadError::OutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+        // Its topic was deleted, or the broker ends: clients ask for metadata and learn which.
+        ReadError::Closed => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         ReadError::Offline(_) | ReadError::Disk(_) => ErrorCode::KAFKA_STORAGE_ERROR,
     }
 }

@@ -392,7 +392,10 @@ impl Shard {
         if to > high_watermark {
             return Err(DeleteRecordsError::OutOfRange { wanted: to, high_watermark });
         }
-        Ok(partition.log().delete_records(to).await?)
+        let moved = partition.log().delete_records(to).await;
+        // Of a topic that was deleted meanwhile the log is closed, which is no fault of the disk.
+        partition.check_epoch(None)?;
+        Ok(moved?)
     }
 }
 
