@@ -478,6 +478,22 @@ impl Group {
         if self.state == State::PreparingRebalance { Err(GroupError::RebalanceInProgress) } else { Ok(()) }
     }
 
+    /// A command waits in line. Its member is alive, and will not be heard again before it is answered.
+    pub fn on_waiting(&mut self, command: &GroupCommand, turn: &Turn<'_>) {
+        let (member_id, allowed) = match command {
+            GroupCommand::Join(request) => {
+                let allowed = self.check_member(&request.member_id, request.instance_id.as_ref());
+                (&request.member_id, allowed)
+            }
+            GroupCommand::Sync(request) => (&request.member.member_id, self.check_sync(request)),
+            GroupCommand::OffsetCommit(request) => (&request.member.member_id, self.check_generation(&request.member)),
+            _ => return,
+        };
+        if allowed.is_ok() {
+            self.extend_session(turn.now, member_id);
+        }
+    }
+
     /// A commit that [`Group::check_commit`] let pass shows its member alive.
     pub fn on_commit(&mut self, member_id: &MemberId, turn: &Turn<'_>) {
         if matches!(self.state, State::Stable | State::PreparingRebalance) {

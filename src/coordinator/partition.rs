@@ -3,8 +3,9 @@
 //! Pure. Owns the order of things: which command waits, what becomes visible when. Always: offsets and assignments are
 //! seen by others only when their records are durable, and a failed write changes nothing; records of one partition
 //! complete in the order they were written; a group with a record of its own (or a deletion) on its way stands still, and
-//! its commands wait in line; a deletion waits for the commits before it, so that its tombstones come after them. What is
-//! written and how it is read back is in `log`. Source: Kafka's GroupCoordinatorShard; P6 and G1–G4 of the invariants that
+//! its commands wait in line, but for heartbeats; a command that waits shows its member alive, as one that is done does; a
+//! deletion waits for the commits before it, so that its tombstones come after them. What is written and how it is read back
+//! is in `log`. Source: Kafka's GroupCoordinatorShard; P6 and G1–G4 of the invariants that
 //! `tests/sim.rs` holds.
 
 mod log;
@@ -123,6 +124,11 @@ impl Entry {
 }
 
 impl Work {
+    /// It waits for no write, as in Kafka: the disk may stand still for longer than a session lasts.
+    fn is_heartbeat(&self) -> bool {
+        matches!(self, Self::Command(_, GroupCommand::Heartbeat(_), _))
+    }
+
     fn waits_for_commits(&self) -> bool {
         match self {
             Self::Sweep | Self::Drop(_) | Self::Rewrite => true,
@@ -276,15 +282,22 @@ impl Partition {
     /// Does `work`, or lets it wait in line.
     fn submit(&mut self, now: Now, group_id: &GroupId, work: Work, fx: &mut Effects) {
         if let Some(entry) = self.groups.get_mut(group_id)
+            && !work.is_heartbeat()
             && (entry.must_wait(&work) || !entry.parked.is_empty())
         {
             match work {
                 Work::Command(ticket, command, _) if entry.parked.len() >= PARKED_MAX => {
                     fx.replies.push((ticket, command.refused(GroupError::LoadInProgress)));
                 }
-                work => entry.parked.push_back(work),
+                work => {
+                    if let Work::Command(_, command, _) = &work {
+                        entry.group.on_waiting(command, &Turn::new(now, &self.settings));
+                    }
+                    entry.parked.push_back(work);
+                }
             }
-            return;
+            // A deadline may have moved.
+            return self.settle(now, group_id, fx);
         }
         self.run(now, group_id, work, fx);
         self.settle(now, group_id, fx);
