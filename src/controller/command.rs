@@ -31,6 +31,28 @@ pub enum TopicRef {
     Id(TopicId),
 }
 
+/// What becomes of the overrides of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigEdits {
+    /// They become these, and no others stay.
+    Exactly(BTreeMap<String, String>),
+    /// These change, each named once; the others stay.
+    Each(Vec<(String, ConfigEdit)>),
+}
+
+/// What becomes of one override. Lists are edited here and not where the request came in: of two edits at once both stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigEdit {
+    /// It gets this value.
+    Set(String),
+    /// It goes.
+    Remove,
+    /// These words, with commas between them, are added to the list.
+    Append(String),
+    /// They are taken from it.
+    Subtract(String),
+}
+
 /// Why one item of a command was refused. Each variant is one of Kafka's codes, which only `server/errors` knows; the number here
 /// is for the reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

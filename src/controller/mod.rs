@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
+pub use self::command::{CommandError, ConfigEdit, ConfigEdits, CreatedTopic, NewTopic, TopicRef};
 use self::data_dirs::{DataDirs, DirError};
 use self::image::{DirectoryId, Image, Record, ReplayError};
 use self::log::{FileLog, MetadataLog, OpenLogError, OpenedLog};
@@ -54,7 +54,7 @@ enum Command {
     },
     AlterTopicConfigs {
         topic: String,
-        changes: Vec<(String, Option<String>)>,
+        edits: ConfigEdits,
         validate_only: bool,
         answer: Answer<Result<(), CommandError>>,
     },
@@ -104,14 +104,14 @@ impl Controller {
         self.ask_for_each(count, |answer| Command::CreatePartitions { topics, validate_only, answer }).await
     }
 
-    /// Sets (`Some`) and removes (`None`) overrides of one topic, all or nothing.
+    /// Changes overrides of one topic, all or nothing.
     pub async fn alter_topic_configs(
         &self,
         topic: String,
-        changes: Vec<(String, Option<String>)>,
+        edits: ConfigEdits,
         validate_only: bool,
     ) -> Result<(), CommandError> {
-        let command = |answer| Command::AlterTopicConfigs { topic, changes, validate_only, answer };
+        let command = |answer| Command::AlterTopicConfigs { topic, edits, validate_only, answer };
         self.ask(command).await.unwrap_or(Err(CommandError::Gone))
     }
 
@@ -263,8 +263,8 @@ impl Task {
                     let plan = plan::plan_create_partitions(&self.image, &topics);
                     _ = answer.send(self.carry_out(plan, validate_only, &publisher).await);
                 }
-                Command::AlterTopicConfigs { topic, changes, validate_only, answer } => {
-                    _ = answer.send(self.alter_topic_configs(&topic, &changes, validate_only, &publisher).await);
+                Command::AlterTopicConfigs { topic, edits, validate_only, answer } => {
+                    _ = answer.send(self.alter_topic_configs(&topic, &edits, validate_only, &publisher).await);
                 }
                 Command::AllocateProducerIds { answer } => _ = answer.send(self.allocate_producer_ids()),
                 Command::EnsureInternalTopic { name, answer } => {
@@ -300,11 +300,11 @@ impl Task {
     async fn alter_topic_configs(
         &mut self,
         topic: &str,
-        changes: &[(String, Option<String>)],
+        edits: &ConfigEdits,
         validate_only: bool,
         publisher: &impl Publisher,
     ) -> Result<(), CommandError> {
-        let record = plan::plan_alter_topic_configs(&self.image, topic, changes)?;
+        let record = plan::plan_alter_topic_configs(&self.image, &self.settings, topic, edits)?;
         let plan = Plan { records: record.into_iter().collect(), answers: vec![Ok(())] };
         self.carry_out(plan, validate_only, publisher).await.remove(0)
     }

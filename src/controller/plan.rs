@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::command::{CommandError, CreatedTopic, NewTopic, TopicRef};
+use super::command::{CommandError, ConfigEdit, ConfigEdits, CreatedTopic, NewTopic, TopicRef};
 use super::image::{DirectoryId, Image, PartitionRecord, Record, TopicImage};
-use crate::config::{BrokerSettings, check_topic_configs};
+use crate::config::{BrokerSettings, Kind, check_topic_configs, topic_row};
 use crate::types::TopicId;
 
 /// The longest topic name: Kafka keeps room for `-<partition>` and a suffix in a file name of 255 bytes.
@@ -357,22 +357,62 @@ fn plan_more_partitions(
     Ok(Record::Partitions { topic: topic.id.to_string(), added })
 }
 
-/// A topic's overrides after these changes: `Some` sets, `None` removes; all or nothing.
+/// A topic's overrides after these edits, all or nothing.
 pub(super) fn plan_alter_topic_configs(
     image: &Image,
+    settings: &BrokerSettings,
     topic: &str,
-    changes: &[(String, Option<String>)],
+    edits: &ConfigEdits,
 ) -> Result<Option<Record>, CommandError> {
     let topic = image.topics.get(topic).ok_or_else(unknown_topic)?;
-    let mut configs = topic.configs.clone();
-    for (name, value) in changes {
-        match value {
-            Some(value) => configs.insert(name.clone(), value.clone()),
-            None => configs.remove(name),
-        };
-    }
+    let configs = match edits {
+        ConfigEdits::Exactly(configs) => configs.clone(),
+        ConfigEdits::Each(edits) => {
+            let mut configs = topic.configs.clone();
+            for (name, edit) in edits {
+                let value = match edit {
+                    ConfigEdit::Set(value) => Some(value.clone()),
+                    ConfigEdit::Remove => None,
+                    ConfigEdit::Append(words) => Some(edit_list(settings, topic, name, words, true)?),
+                    ConfigEdit::Subtract(words) => Some(edit_list(settings, topic, name, words, false)?),
+                };
+                match value {
+                    Some(value) => configs.insert(name.clone(), value),
+                    None => configs.remove(name),
+                };
+            }
+            configs
+        }
+    };
     check_configs(&configs)?;
     Ok((configs != topic.configs).then(|| Record::Configs { topic: topic.id.to_string(), configs }))
+}
+
+/// A list, as it is in effect, with words added to it or taken from it (KIP-339).
+fn edit_list(
+    settings: &BrokerSettings,
+    topic: &TopicImage,
+    name: &str,
+    words: &str,
+    append: bool,
+) -> Result<String, CommandError> {
+    if topic_row(name).is_none_or(|row| row.kind != Kind::List) {
+        return Err(CommandError::InvalidConfig(format!("'{name}' is not a list")));
+    }
+    let described = settings.describe_topic(&topic.configs).into_iter().find(|described| described.name == name);
+    let current = described.and_then(|described| described.value).unwrap_or_default();
+    let mut list: Vec<&str> = words_of(&current).collect();
+    for word in words_of(words) {
+        list.retain(|known| *known != word);
+        if append {
+            list.push(word);
+        }
+    }
+    Ok(list.join(","))
+}
+
+fn words_of(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
 /// The next block of producer ids: its record and its first id.

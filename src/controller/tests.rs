@@ -140,9 +140,25 @@ fn validating_changes_nothing() {
         assert_eq!((created.id, created.partitions), (TopicId::ZERO, 2));
         controller.create_topics(vec![topic("t", 2)], false).await.remove(0).unwrap();
         assert_eq!(controller.create_partitions(vec![("t".to_owned(), 5)], true).await, [Ok(())]);
-        let retention = vec![("retention.ms".to_owned(), Some("5".to_owned()))];
+        let retention = ConfigEdits::Each(vec![("retention.ms".to_owned(), ConfigEdit::Set("5".to_owned()))]);
         assert_eq!(controller.alter_topic_configs("t".to_owned(), retention, true).await, Ok(()));
         assert_eq!(node.versions().len(), 1, "only the creation was published");
+    });
+}
+
+#[test]
+fn of_two_edits_of_a_list_at_once_both_stand() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |node| {
+        let controller = &node.controller;
+        controller.create_topics(vec![topic("t", 1)], false).await.remove(0).unwrap();
+        let policy = |edit| ConfigEdits::Each(vec![("cleanup.policy".to_owned(), edit)]);
+        let [append, subtract] =
+            [ConfigEdit::Append("compact".to_owned()), ConfigEdit::Subtract("delete".to_owned())].map(policy);
+        let alter = |edits| controller.alter_topic_configs("t".to_owned(), edits, false);
+        let outcomes = tokio::join!(alter(append), alter(subtract));
+        assert_eq!(outcomes, (Ok(()), Ok(())));
+        assert_eq!(node.last().topics["t"].configs["cleanup.policy"], "compact");
     });
 }
 
@@ -153,13 +169,14 @@ fn topics_change_and_go() {
         let controller = &node.controller;
         let id = controller.create_topics(vec![topic("t", 1)], false).await.remove(0).unwrap().id;
         assert_eq!(controller.create_partitions(vec![("t".to_owned(), 3)], false).await, [Ok(())]);
-        let change = |value: Option<&str>| vec![("retention.ms".to_owned(), value.map(str::to_owned))];
-        controller.alter_topic_configs("t".to_owned(), change(Some("5")), false).await.unwrap();
+        let change = |edit| ConfigEdits::Each(vec![("retention.ms".to_owned(), edit)]);
+        let set = |value: &str| change(ConfigEdit::Set(value.to_owned()));
+        controller.alter_topic_configs("t".to_owned(), set("5"), false).await.unwrap();
         let image = node.last();
         assert_eq!((image.topics["t"].partitions.len(), image.topics["t"].configs["retention.ms"].as_str()), (3, "5"));
-        controller.alter_topic_configs("t".to_owned(), change(None), false).await.unwrap();
+        controller.alter_topic_configs("t".to_owned(), change(ConfigEdit::Remove), false).await.unwrap();
         assert!(node.last().topics["t"].configs.is_empty());
-        let bad = controller.alter_topic_configs("t".to_owned(), change(Some("-5")), false).await;
+        let bad = controller.alter_topic_configs("t".to_owned(), set("-5"), false).await;
         let message = "Invalid value -5 for configuration retention.ms: Value must be at least -1";
         assert_eq!(bad, Err(CommandError::InvalidConfig(message.to_owned())));
         assert_eq!(controller.delete_topics(vec![TopicRef::Id(id)]).await, [Ok(("t".to_owned(), id))]);

@@ -1,15 +1,15 @@
 //! What operators' tools ask: CreatePartitions (37), AlterConfigs (33), IncrementalAlterConfigs (44), DeleteRecords (21),
 //! DescribeLogDirs (35), DescribeProducers (61), DescribeTopicPartitions (75), DescribeAcls (29).
 //!
-//! Shell. Owns what single operations on settings mean; the controller decides on topics, the owners on logs. Source:
+//! Shell. Owns the shape of requests; the controller decides on topics and edits their settings, the owners on logs. Source:
 //! KIP-107, KIP-113, KIP-133, KIP-140, KIP-195, KIP-339, KIP-664, KIP-827, KIP-966; Kafka's `ConfigAdminManager`, `KafkaApis`.
 
 use std::collections::{BTreeMap, HashSet};
 
 use rustix::fs::statvfs;
 
-use crate::config::{BrokerSettings, Kind, topic_row};
-use crate::controller::image::{Image, TopicImage};
+use crate::controller::image::Image;
+use crate::controller::{ConfigEdit, ConfigEdits};
 use crate::log::producers::ActiveProducer;
 use crate::protocol::operator::{
     AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult, AlterableConfig, ConfigChange,
@@ -96,17 +96,15 @@ fn check_assignments(image: &Image, topic: &CreatePartitionsTopic<'_>) -> Option
 }
 
 type Refusal = (ErrorCode, String);
-/// Settings to set (`Some`) and to remove (`None`).
-type Changes = Vec<(String, Option<String>)>;
 
 /// Answers AlterConfigs: what is not given goes back to its default.
 pub(super) async fn alter_configs<'a>(cx: &Context<'_>, request: AlterConfigsRequest<'a>) -> AlterConfigsResponse<'a> {
     let (resources, mut responses) = once_each(request.resources, |one| (one.resource_type, &one.resource_name));
     for resource in resources {
         let image = cx.server.shard().image();
-        let changes = topic_of(&image.topics, resource.resource_type, &resource.resource_name)
-            .and_then(|topic| replace(topic, &resource.configs));
-        let outcome = alter(cx, &resource.resource_name, changes, request.validate_only).await;
+        let edits = check_topic(&image, resource.resource_type, &resource.resource_name)
+            .and_then(|()| replacement(&resource.configs));
+        let outcome = alter(cx, &resource.resource_name, edits, request.validate_only).await;
         responses.push(alter_result(resource.resource_type, resource.resource_name, outcome));
     }
     AlterConfigsResponse { responses, ..Default::default() }
@@ -121,9 +119,8 @@ pub(super) async fn incremental_alter_configs<'a>(
     for resource in resources {
         let (kind, name) = (resource.resource_type, resource.resource_name);
         let image = cx.server.shard().image();
-        let changes = topic_of(&image.topics, kind, &name)
-            .and_then(|topic| merge(cx.server.shard().settings(), topic, &resource.configs));
-        let outcome = alter(cx, &name, changes, request.validate_only).await;
+        let edits = check_topic(&image, kind, &name).and_then(|()| single_edits(&resource.configs));
+        let outcome = alter(cx, &name, edits, request.validate_only).await;
         responses.push(alter_result(kind, name, outcome));
     }
     IncrementalAlterConfigsResponse { responses, ..Default::default() }
@@ -142,28 +139,27 @@ fn once_each<'a, R>(resources: Vec<R>, name: impl Fn(&R) -> (i8, &Str<'a>)) -> (
     (single, refused.iter().map(refuse).collect())
 }
 
-/// What it comes to when the overrides of a topic become exactly those given.
-fn replace(topic: &TopicImage, given: &[AlterableConfig<'_>]) -> Result<Changes, Refusal> {
-    let mut changes: BTreeMap<String, Option<String>> = topic.configs.keys().map(|name| (name.clone(), None)).collect();
-    let mut seen = HashSet::new();
+/// The overrides of a topic become exactly those given.
+fn replacement(given: &[AlterableConfig<'_>]) -> Result<ConfigEdits, Refusal> {
+    let mut configs = BTreeMap::new();
     for one in given {
-        if !seen.insert(&*one.name) {
+        let null = || (ErrorCode::INVALID_REQUEST, format!("the value of '{}' is null", one.name));
+        let value = one.value.as_ref().ok_or_else(null)?;
+        if configs.insert(one.name.to_string(), value.to_string()).is_some() {
             return Err((ErrorCode::INVALID_REQUEST, format!("'{}' is given twice", one.name)));
         }
-        let null = || (ErrorCode::INVALID_REQUEST, format!("the value of '{}' is null", one.name));
-        changes.insert(one.name.to_string(), Some(one.value.as_ref().ok_or_else(null)?.to_string()));
     }
-    Ok(changes.into_iter().collect())
+    Ok(ConfigEdits::Exactly(configs))
 }
 
 async fn alter(
     cx: &Context<'_>,
     topic: &str,
-    changes: Result<Changes, Refusal>,
+    edits: Result<ConfigEdits, Refusal>,
     validate_only: bool,
 ) -> Result<(), Refusal> {
     let controller = cx.server.shard().controller();
-    let outcome = controller.alter_topic_configs(topic.to_owned(), changes?, validate_only).await;
+    let outcome = controller.alter_topic_configs(topic.to_owned(), edits?, validate_only).await;
     outcome.map_err(|error| (errors::command(&error), error.to_string()))
 }
 
@@ -175,12 +171,8 @@ fn alter_result<'a>(resource_type: i8, resource_name: Str<'a>, outcome: Result<(
     AlterConfigsResult { error_code, error_message, resource_type, resource_name }
 }
 
-/// The topic a resource names. Other resources have no settings that can be altered.
-fn topic_of<'i>(
-    known: &'i BTreeMap<crate::types::TopicName, std::sync::Arc<TopicImage>>,
-    kind: i8,
-    name: &str,
-) -> Result<&'i TopicImage, Refusal> {
+/// A resource must be a topic that is there. Others have no settings that can be altered.
+fn check_topic(image: &Image, kind: i8, name: &str) -> Result<(), Refusal> {
     match kind {
         TOPIC_RESOURCE if name.is_empty() => {
             Err((ErrorCode::INVALID_REQUEST, "Default topic resources are not allowed.".to_owned()))
@@ -188,10 +180,8 @@ fn topic_of<'i>(
         TOPIC_RESOURCE if !topics::is_legal_name(name) => {
             Err((ErrorCode::INVALID_TOPIC_EXCEPTION, format!("'{name}' is no legal topic name")))
         }
-        TOPIC_RESOURCE => known
-            .get(name)
-            .map(|topic| &**topic)
-            .ok_or_else(|| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("The topic '{name}' does not exist."))),
+        TOPIC_RESOURCE if image.topics.contains_key(name) => Ok(()),
+        TOPIC_RESOURCE => Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("The topic '{name}' does not exist."))),
         BROKER_RESOURCE => {
             Err((ErrorCode::INVALID_REQUEST, "settings of a broker are fixed when it starts".to_owned()))
         }
@@ -204,51 +194,28 @@ const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 
-/// What the operations on single settings come to, given the overrides the topic has (KIP-339).
-fn merge(settings: &BrokerSettings, topic: &TopicImage, operations: &[ConfigChange<'_>]) -> Result<Changes, Refusal> {
+/// The operations on single settings (KIP-339).
+fn single_edits(operations: &[ConfigChange<'_>]) -> Result<ConfigEdits, Refusal> {
     let invalid = |message: String| (ErrorCode::INVALID_REQUEST, message);
-    let mut changes = BTreeMap::new();
+    let mut edits = BTreeMap::new();
     for one in operations {
         let name = one.name.to_string();
-        let value = one.value.as_deref();
-        let given = || value.ok_or_else(|| invalid(format!("the value of '{name}' is null")));
-        let changed = match one.config_operation {
-            SET => Some(given()?.to_owned()),
-            DELETE => None,
-            APPEND | SUBTRACT => {
-                let words = given()?.split(',').map(str::trim).filter(|word| !word.is_empty());
-                Some(edit_list(settings, topic, &name, one.config_operation == APPEND, words)?)
-            }
+        let given = || {
+            let value = one.value.as_ref().ok_or_else(|| invalid(format!("the value of '{name}' is null")))?;
+            Ok::<_, Refusal>(value.to_string())
+        };
+        let edit = match one.config_operation {
+            SET => ConfigEdit::Set(given()?),
+            DELETE => ConfigEdit::Remove,
+            APPEND => ConfigEdit::Append(given()?),
+            SUBTRACT => ConfigEdit::Subtract(given()?),
             other => return Err(invalid(format!("unknown operation {other} on '{name}'"))),
         };
-        if changes.insert(name.clone(), changed).is_some() {
+        if edits.insert(name.clone(), edit).is_some() {
             return Err(invalid(format!("'{name}' is given twice")));
         }
     }
-    Ok(changes.into_iter().collect())
-}
-
-/// A list with words added to it or taken from it.
-fn edit_list<'w>(
-    settings: &BrokerSettings,
-    topic: &TopicImage,
-    name: &str,
-    append: bool,
-    words: impl Iterator<Item = &'w str>,
-) -> Result<String, Refusal> {
-    if topic_row(name).is_none_or(|row| row.kind != Kind::List) {
-        return Err((ErrorCode::INVALID_CONFIG, format!("'{name}' is not a list")));
-    }
-    let described = settings.describe_topic(&topic.configs).into_iter().find(|described| described.name == name);
-    let current = described.and_then(|described| described.value).unwrap_or_default();
-    let mut list: Vec<&str> = current.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-    for word in words {
-        list.retain(|known| *known != word);
-        if append {
-            list.push(word);
-        }
-    }
-    Ok(list.join(","))
+    Ok(ConfigEdits::Each(edits.into_iter().collect()))
 }
 
 /// Answers DeleteRecords.

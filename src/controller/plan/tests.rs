@@ -249,9 +249,9 @@ fn deletion_answers_item_by_item() {
 #[test]
 fn config_changes_are_judged_as_a_whole() {
     let change = |pairs: &[(&str, Option<&str>)]| {
-        let pairs: Vec<(String, Option<String>)> =
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned))).collect();
-        plan_alter_topic_configs(&image(), "t1", &pairs)
+        let edit = |value: Option<&str>| value.map_or(ConfigEdit::Remove, |value| ConfigEdit::Set(value.to_owned()));
+        let edits = pairs.iter().map(|(name, value)| ((*name).to_owned(), edit(*value))).collect();
+        plan_alter_topic_configs(&image(), &settings(&[]), "t1", &ConfigEdits::Each(edits))
     };
     assert!(matches!(change(&[("retention.ms", Some("5"))]), Ok(Some(Record::Configs { .. }))));
     assert_eq!(change(&[("retention.ms", None)]), Ok(None), "nothing to remove, nothing to write");
@@ -261,5 +261,27 @@ fn config_changes_are_judged_as_a_whole() {
     assert!(
         matches!(change(&[("retention.ms", Some(&long))]), Err(CommandError::InvalidConfig(why)) if why.len() < 200)
     );
-    assert_eq!(plan_alter_topic_configs(&image(), "nope", &[]), Err(unknown_topic()));
+    let none = ConfigEdits::Each(Vec::new());
+    assert_eq!(plan_alter_topic_configs(&image(), &settings(&[]), "nope", &none), Err(unknown_topic()));
+}
+
+#[test]
+fn lists_are_edited_from_what_is_in_effect() {
+    let edited = |image: &Image, edits: ConfigEdits| {
+        let record = plan_alter_topic_configs(image, &settings(&[]), "t1", &edits)?;
+        Ok::<_, CommandError>(record.map_or_else(|| image.clone(), |record| image.replay(&[record]).unwrap()))
+    };
+    let policy = |edit| ConfigEdits::Each(vec![("cleanup.policy".to_owned(), edit)]);
+    let configs = |image: &Image| image.topics["t1"].configs.clone();
+    let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+
+    let appended = edited(&image(), policy(ConfigEdit::Append(" compact , compact".to_owned()))).unwrap();
+    assert_eq!(configs(&appended), one("cleanup.policy", "delete,compact"), "the default was in effect");
+    let rest = edited(&appended, policy(ConfigEdit::Subtract("delete,other".to_owned()))).unwrap();
+    assert_eq!(configs(&rest), one("cleanup.policy", "compact"));
+    let replaced = edited(&rest, ConfigEdits::Exactly(one("retention.ms", "5"))).unwrap();
+    assert_eq!(configs(&replaced), one("retention.ms", "5"), "what is not given goes, whoever set it");
+    let no_list = ConfigEdits::Each(vec![("retention.ms".to_owned(), ConfigEdit::Append("5".to_owned()))]);
+    let refused = CommandError::InvalidConfig("'retention.ms' is not a list".to_owned());
+    assert_eq!(edited(&image(), no_list).err(), Some(refused));
 }
