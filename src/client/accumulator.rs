@@ -141,7 +141,7 @@ pub(crate) struct Accumulator<W> {
     closed: bool,
     fatal: Option<ErrorCode>,
     sender: SenderState,
-    /// Brokers that can take nothing until they answer: what becomes ready for them wakes nobody.
+    /// Brokers that can take nothing until they answer, or until the sender's sleep ends: what becomes ready for them wakes nobody.
     busy: SmallVec<[BrokerId; 8]>,
     /// Brokers that have taken nothing for longer than the availability time-out.
     slow: SmallVec<[BrokerId; 8]>,
@@ -656,7 +656,8 @@ impl<W> Accumulator<W> {
         }
     }
 
-    /// The sender goes to sleep: it looks again at `until`, when woken, and when a `busy` broker answers.
+    /// The sender goes to sleep: it looks again at `until`, when woken, and when a `busy` broker answers; a broker that is busy
+    /// without having anything to answer is busy until `until` at most.
     pub(crate) fn sleep(
         &mut self,
         until: Option<Instant>,

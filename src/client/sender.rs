@@ -253,7 +253,12 @@ impl<W> Sender<W> {
         if turn.requests.is_empty() {
             let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
             for (broker, state) in &self.brokers {
-                if state.in_flight >= self.settings.in_flight_max || state.not_before.is_some_and(|until| until > now) {
+                let throttled = state.not_before.filter(|until| *until > now);
+                if let Some(until) = throttled {
+                    // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
+                    earliest(&mut turn.wake_at, until);
+                }
+                if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
                     busy.push(*broker);
                 }
                 let patience = self.settings.availability_timeout;
@@ -400,12 +405,7 @@ impl<W> Sender<W> {
         for broker in brokers {
             let in_flight_max = self.settings.in_flight_max;
             let state = self.brokers.entry(broker).or_default();
-            if let Some(until) = state.not_before.filter(|until| *until > now) {
-                earliest(&mut turn.wake_at, until);
-                state.blocked_since.get_or_insert(now);
-                continue;
-            }
-            if state.in_flight >= in_flight_max {
+            if state.not_before.is_some_and(|until| until > now) || state.in_flight >= in_flight_max {
                 state.blocked_since.get_or_insert(now);
                 continue;
             }
@@ -478,7 +478,8 @@ impl<W> Sender<W> {
         match outcome {
             Outcome::Answered { throttle, parts } => {
                 if !throttle.is_zero() {
-                    state.not_before = Some(now + throttle);
+                    // As in Java, a shorter one does not end a longer one.
+                    state.not_before = state.not_before.max(Some(now + throttle));
                 }
                 let mut parts = parts.into_iter();
                 for batch in batches {

@@ -64,9 +64,17 @@ impl Rig {
     }
 
     fn answer(&mut self, id: RequestId, codes: &[ErrorCode]) -> Aftermath<u64> {
+        self.answer_with(id, codes, Duration::ZERO)
+    }
+
+    fn answer_throttled(&mut self, id: RequestId, throttle: Duration) {
+        self.answer_with(id, &[ErrorCode::NONE], throttle);
+    }
+
+    fn answer_with(&mut self, id: RequestId, codes: &[ErrorCode], throttle: Duration) -> Aftermath<u64> {
         let written = Written { base_offset: None, append_time: None };
         let part = |code: &ErrorCode| Some(PartAnswer { code: *code, message: None, written });
-        let outcome = Outcome::Answered { throttle: Duration::ZERO, parts: codes.iter().map(part).collect() };
+        let outcome = Outcome::Answered { throttle, parts: codes.iter().map(part).collect() };
         let after = self.sender.on_outcome(id, outcome, &mut self.queues, self.now);
         self.sender.check(&self.queues);
         after
@@ -192,14 +200,26 @@ fn a_throttled_broker_is_left_alone() {
     let mut rig = Rig::new(false, 5);
     rig.put(0, 300);
     let id = rig.poll().requests[0];
-    let written = Written { base_offset: None, append_time: None };
-    let parts = vec![Some(PartAnswer { code: ErrorCode::NONE, message: None, written })];
-    rig.sender.on_outcome(id, Outcome::Answered { throttle: 50 * MS, parts }, &mut rig.queues, rig.now);
+    rig.answer_throttled(id, 50 * MS);
+    let end = rig.now + 50 * MS;
+    assert_eq!(rig.poll().wake_at, Some(end), "records that come now wake nobody");
     rig.put(0, 300);
     let turn = rig.poll();
-    assert_eq!((turn.requests.len(), turn.wake_at), (0, Some(rig.now + 50 * MS)));
-    rig.now += 50 * MS;
+    assert_eq!((turn.requests.len(), turn.wake_at), (0, Some(end)));
+    rig.now = end;
     assert_eq!(rig.poll().requests.len(), 1);
+}
+
+#[test]
+fn a_shorter_throttle_does_not_end_a_longer_one() {
+    let mut rig = Rig::new(false, 5);
+    rig.put(0, 300);
+    let first = rig.poll().requests[0];
+    rig.put(0, 300);
+    let second = rig.poll().requests[0];
+    rig.answer_throttled(first, 50 * MS);
+    rig.answer_throttled(second, 20 * MS);
+    assert_eq!(rig.poll().wake_at, Some(rig.now + 50 * MS));
 }
 
 #[test]
