@@ -252,7 +252,7 @@ impl<W> Sender<W> {
         }
         if turn.requests.is_empty() {
             let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, state) in &self.brokers {
+            for (broker, state) in &mut self.brokers {
                 let throttled = state.not_before.filter(|until| *until > now);
                 if let Some(until) = throttled {
                     // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
@@ -260,6 +260,9 @@ impl<W> Sender<W> {
                 }
                 if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
                     busy.push(*broker);
+                } else {
+                    // It could take what there is: what it could not take before went, expired, or has another leader.
+                    state.blocked_since = None;
                 }
                 let patience = self.settings.availability_timeout;
                 if !patience.is_zero()

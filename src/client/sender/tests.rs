@@ -353,3 +353,26 @@ fn a_slow_broker_is_known_to_the_partitioner() {
         assert_eq!(place.partition, 2);
     }
 }
+
+#[test]
+fn a_broker_is_not_slow_any_more_once_it_could_take_what_expired() {
+    let mut rig = Rig::new(false, 1);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    rig.put(1, 300);
+    rig.poll();
+    rig.now += 1000 * MS;
+    assert_eq!(rig.poll().done.len(), 2, "both are over their time");
+    rig.answer(id, &[ErrorCode::NONE]);
+    assert!(rig.poll().requests.is_empty());
+    rig.now += 200 * MS;
+    rig.poll();
+    let mut seen = [false; 3];
+    for _ in 0..100 {
+        let now = rig.now;
+        let place = rig.queues.append(&RecordRef::new(TOPIC, &[0; 150]), 0, || 0, || now).unwrap().place;
+        seen[place.partition as usize] = true;
+    }
+    assert_eq!(seen, [true; 3]);
+}
