@@ -472,8 +472,8 @@ impl<W> Accumulator<W> {
         match (leader, at) {
             (Some(leader), _) if self.busy.contains(&leader) => false,
             (_, Some(at)) => until.is_none_or(|until| at < until),
-            (None, None) => until.is_none(),
-            (Some(_), None) => true,
+            // Without a leader, too: it may not know yet that one is to be asked for.
+            (_, None) => true,
         }
     }
 

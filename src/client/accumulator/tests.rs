@@ -49,6 +49,16 @@ fn the_sender_is_woken_for_the_first_linger_and_for_full_batches_only() {
 }
 
 #[test]
+fn the_sender_hears_of_a_batch_without_a_leader_before_its_sleep_ends() {
+    let (mut queues, now) = (accumulator(Partitioning::default(), 1), Instant::now());
+    let id = Some(TopicId::from_bytes([1; 16]));
+    queues.set_topic(TOPIC, TopicView::Known { id, leaders: &[None] });
+    // Something in flight keeps it until then.
+    queues.sleep(Some(now + Duration::from_secs(120)), SmallVec::new(), SmallVec::new());
+    assert!(put(&mut queues, to(0, &[0; 300]), now).unwrap().wake, "a leader is to be asked for");
+}
+
+#[test]
 fn due_is_what_is_full_pressed_or_over_its_linger() {
     let (mut queues, now) = (accumulator(Partitioning::default(), 1), Instant::now());
     let place = Place { topic: 0, partition: 0 };
