@@ -466,9 +466,14 @@ fn a_member_that_polls_too_slowly_loses_its_partitions_and_comes_back() {
     let target = Target::start(&[]);
     let bootstrap = target.bootstrap();
     let topic = clients::create_topic(&bootstrap, "slow", 1, &[]);
-    send(&bootstrap, &topic, 0, 0..10);
+    send(&bootstrap, &topic, 0, 0..20);
     let group = unique("g");
-    let given = [("group.id", &*group), ("max.poll.interval.ms", "6000"), ("enable.auto.commit", "false")];
+    let given = [
+        ("group.id", &*group),
+        ("max.poll.interval.ms", "6000"),
+        ("enable.auto.commit", "false"),
+        ("max.poll.records", "10"),
+    ];
     let (log, changes) = mpsc::channel();
     let mut slow = consumer(&bootstrap, &given);
     slow.set_listener(Ledger { member: 0, log });
@@ -476,9 +481,9 @@ fn a_member_that_polls_too_slowly_loses_its_partitions_and_comes_back() {
     read(&mut slow, 10);
     let mut other = consumer(&bootstrap, &[("group.id", &*group)]);
     other.subscribe([&topic]).unwrap();
-    assert_eq!(read(&mut other, 10).len(), 10, "nothing was committed: the next owner reads it again");
+    assert_eq!(read(&mut other, 20).len(), 20, "nothing was committed: the next owner reads it again");
     assert!(matches!(slow.commit_sync(), Err(ConsumerError::CommitFailed)));
-    slow.poll_sync(SHORT).unwrap();
+    assert!(slow.poll_sync(SHORT).unwrap().is_empty(), "what was fetched ahead is the other's");
     other.close_sync(TIME_MAX);
     let back = wait_for(TIME_MAX, || {
         slow.poll_sync(SHORT).unwrap();

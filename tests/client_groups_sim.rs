@@ -389,6 +389,8 @@ impl World {
             }
             45..60 => {
                 if let Some(process) = &mut self.processes[slot] {
+                    // A program that does so has come out of its poll, or dropped it.
+                    process.member.on_step_undone();
                     process.member.on_unsubscribed("bye", Farewell::ByKind);
                     process.user = User::Works(self.now);
                     self.drive(slot);

@@ -72,7 +72,8 @@ pub struct Membership {
     owned: BTreeSet<TopicPartition>,
     /// The last assignment and its generation: what sticky assignors are told.
     had: (BTreeSet<TopicPartition>, Option<i32>),
-    /// The generation that `owned` came from is over for us: others may have it.
+    /// The generation that `owned` came from is over for us: others may have it. Then there is a step to hear of, and it stays
+    /// so until the user has heard of the loss.
     lost: bool,
     /// A deal or a sync that was decided on and not sent yet.
     outbox: Option<Action>,
@@ -185,7 +186,9 @@ impl Membership {
 
     /// What to send now; call it until there is nothing.
     pub fn next_action(&mut self, now: Duration) -> Option<Action> {
-        self.leave_if_overdue(now);
+        if let Some(leave) = self.leave_if_overdue(now) {
+            return Some(leave);
+        }
         if let Some((identity, reason)) = self.leaving.take_if(|_| self.steps.is_empty()) {
             // From here on it is a stranger, also when it subscribes again before the answer.
             self.generation = None;
@@ -261,6 +264,7 @@ impl Membership {
             Some(Step::Assign(new)) => self.owned.extend(new),
             None => {}
         }
+        self.tell_of_loss();
         if self.topics.is_none() && self.steps.is_empty() && self.leaving.is_none() {
             self.forget_generation();
         }
@@ -586,6 +590,16 @@ impl Membership {
         self.lead = None;
         self.lost = true;
         self.drop_steps();
+        self.tell_of_loss();
+    }
+
+    /// At once, not when it joins again: until the user has heard of it, it would be given records that are others' by now.
+    /// A step that runs comes first, as it changes what is owned.
+    fn tell_of_loss(&mut self) {
+        if self.lost && self.steps.is_empty() {
+            self.lost = !self.owned.is_empty();
+            self.steps.extend(self.lost.then(|| Step::Lose(self.owned.clone())));
+        }
     }
 
     /// Steps the user has not begun to hear of. What was to be given up is still owned, what was to come never was.
@@ -602,12 +616,7 @@ impl Membership {
 
     /// Under the eager protocol everything, under the cooperative one what is no longer subscribed.
     fn give_up_before_joining(&mut self) {
-        if std::mem::take(&mut self.lost) {
-            if !self.owned.is_empty() {
-                self.steps.push_back(Step::Lose(self.owned.clone()));
-            }
-            return;
-        }
+        debug_assert!(!self.lost, "a loss is a step until it was heard of");
         let topics = self.topics.as_ref();
         let gone: BTreeSet<TopicPartition> = match self.protocol {
             RebalanceProtocol::Eager => self.owned.clone(),
@@ -663,21 +672,20 @@ impl Membership {
         }
     }
 
-    fn leave_if_overdue(&mut self, now: Duration) {
-        let Polls::Since(at) = self.polls else { return };
+    /// The good-bye of a dynamic member does not wait for its user, who hears of the loss when it polls again.
+    fn leave_if_overdue(&mut self, now: Duration) -> Option<Action> {
+        let Polls::Since(at) = self.polls else { return None };
         if !self.is_in_group() || now < at + self.settings.max_poll_interval {
-            return;
+            return None;
         }
         self.polls = Polls::Overdue;
-        if self.settings.instance_id.is_none() {
-            let generation = self.generation.unwrap_or(-1);
-            let identity = Identity { generation, member_id: Arc::clone(&self.member_id) };
-            self.leaving = Some((identity, "max.poll.interval.ms passed without a poll"));
-        }
+        let generation = self.generation.unwrap_or(-1);
+        let identity = Identity { generation, member_id: std::mem::replace(&mut self.member_id, "".into()) };
         self.withdraw();
         self.lose_generation();
-        self.member_id = "".into();
         self.rejoin.get_or_insert("polls came too slowly");
+        let leave = Action::Leave { identity, reason: "max.poll.interval.ms passed without a poll" };
+        self.settings.instance_id.is_none().then_some(leave)
     }
 
     fn is_in_group(&self) -> bool {

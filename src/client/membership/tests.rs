@@ -206,8 +206,7 @@ fn a_fenced_member_tells_its_user_and_tries_again_only_at_the_next_poll() {
     assert_eq!(member.next_action(secs(1)), None, "not before the user heard of it");
     assert_eq!(member.take_error().and_then(|error| error.code()), Some(ErrorCode::FENCED_INSTANCE_ID));
     member.on_poll();
-    assert_eq!(member.next_action(secs(1)), None);
-    assert_eq!(take_steps(&mut member), [Step::Lose(parts(&[0]))]);
+    assert_eq!(take_steps(&mut member), [Step::Lose(parts(&[0]))], "before it could be given a record");
     expect_join(&mut member, secs(1));
 }
 
@@ -224,10 +223,47 @@ fn a_user_that_does_not_poll_makes_its_member_leave_until_it_polls_again() {
     assert_eq!(&*identity.member_id, "me");
     assert_eq!((member.next_action(secs(700)), member.next_deadline()), (None, None));
     member.on_poll();
+    assert_eq!(take_steps(&mut member), [Step::Lose(parts(&[0]))], "before it could be given a record");
     member.on_coordinator(Ok(()), secs(701));
-    assert_eq!(member.next_action(secs(701)), None);
-    assert_eq!(take_steps(&mut member), [Step::Lose(parts(&[0]))]);
     assert_eq!(&*expect_join(&mut member, secs(701)).member_id, "");
+}
+
+#[test]
+fn a_loss_while_the_user_hears_of_a_step_is_told_after_it_as_far_as_it_goes() {
+    let lose = |member: &mut Membership| {
+        let Some(Action::Heartbeat { ask, .. }) = member.next_action(secs(3)) else { panic!() };
+        member.on_heartbeat(ask, Err(Refused::Code(ErrorCode::UNKNOWN_MEMBER_ID)), secs(3));
+    };
+    let mut assigned = member(settings(&[Assignor::CooperativeSticky]));
+    settle(&mut assigned, 1, &[0, 1], Duration::ZERO);
+    assert_eq!(assigned.next_step(), Some(Step::Assign(parts(&[0, 1]))));
+    lose(&mut assigned);
+    assigned.on_step_done();
+    assert_eq!(take_steps(&mut assigned), [Step::Lose(parts(&[0, 1]))]);
+    expect_join(&mut assigned, secs(3));
+
+    let mut revoked = member(settings(&[Assignor::CooperativeSticky]));
+    settle(&mut revoked, 1, &[0], Duration::ZERO);
+    take_steps(&mut revoked);
+    revoked.on_subscription(["u".into()].into());
+    assert_eq!(revoked.next_action(secs(1)), None, "first it gives up what it reads no more");
+    assert_eq!(revoked.next_step(), Some(Step::Revoke(parts(&[0]))));
+    lose(&mut revoked);
+    revoked.on_step_done();
+    assert!(take_steps(&mut revoked).is_empty(), "nothing is left to lose");
+    expect_join(&mut revoked, secs(3));
+}
+
+#[test]
+fn who_unsubscribes_after_a_loss_loses_and_commits_nothing() {
+    let mut member = member(settings(&[Assignor::Range]));
+    settle(&mut member, 1, &[0], Duration::ZERO);
+    take_steps(&mut member);
+    member.on_poll_end(secs(1));
+    assert!(matches!(member.next_action(secs(301)), Some(Action::Leave { .. })));
+    member.on_unsubscribed("bye", Farewell::ByKind);
+    assert_eq!(take_steps(&mut member), [Step::Lose(parts(&[0]))]);
+    assert_eq!((member.next_action(secs(302)), member.is_leaving()), (None, false), "it has left");
 }
 
 #[test]
