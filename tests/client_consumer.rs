@@ -296,6 +296,26 @@ fn a_pattern_reads_topics_that_match_wholly_also_those_to_come() {
     consumer.close_sync(TIME_MAX);
 }
 
+#[test]
+fn a_group_reads_a_topic_that_is_created_after_it_subscribed() {
+    let target = Target::start(&[]);
+    let bootstrap = target.bootstrap();
+    let (topic, group) = (unique("late"), unique("g"));
+    let (log, changes) = mpsc::channel();
+    let mut consumer = consumer(&bootstrap, &[("group.id", &group), ("allow.auto.create.topics", "false")]);
+    consumer.set_listener(Ledger { member: 0, log });
+    consumer.subscribe([&topic]).unwrap();
+    let joined = wait_for(TIME_MAX, || {
+        assert!(consumer.poll_sync(SHORT).unwrap().is_empty());
+        changes.try_recv().ok()
+    });
+    assert_eq!(joined, Some((0, Change::Assigned, Vec::new())), "there is nothing to deal out yet");
+    clients::create_topic_named(&bootstrap, &topic, 1, &[]);
+    send(&bootstrap, &topic, 0, 0..5);
+    assert_eq!(read(&mut consumer, 5).len(), 5, "long before metadata.max.age.ms");
+    consumer.close_sync(TIME_MAX);
+}
+
 /// Says who owns what, for a check over all members.
 struct Ledger {
     member: usize,

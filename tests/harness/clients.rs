@@ -43,13 +43,18 @@ pub fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
 /// A new topic under a unique name.
 pub fn create_topic(bootstrap: &str, name: &str, partitions: i32, settings: &[(&str, &str)]) -> String {
     let name = unique(name);
-    let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+    create_topic_named(bootstrap, &name, partitions, settings);
+    name
+}
+
+/// A new topic under exactly that name.
+pub fn create_topic_named(bootstrap: &str, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     for (key, value) in settings {
         topic = topic.set(key, value);
     }
     let results = block_on(admin(bootstrap).create_topics([&topic], &AdminOptions::new())).unwrap();
-    assert_eq!(results, [Ok(name.clone())]);
-    name
+    assert_eq!(results, [Ok(name.to_owned())]);
 }
 
 /// What became of one record.

@@ -1,4 +1,5 @@
-//! Keeping what is known of the cluster fresh: asked for when topics are new, when something was found untrue, and when it is old.
+//! Keeping what is known of the cluster fresh: asked for when topics are new, when something was found untrue, when a topic that is
+//! wanted is not there, and when it is old.
 //!
 //! Shell. Owns the loop that asks, which topics it asks about, and those who wait for an answer. Always: one request for metadata
 //! is in flight at most; after a failure the next one waits; new topics wait for nobody. Source: Java's `Metadata`; KIP-526
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Inner, Network, Target};
 use crate::client::cluster::{Asked, Cluster};
-use crate::client::error::{CallError, ClientError};
+use crate::client::error::{CallError, ClientError, metadata_is_stale};
 use crate::protocol::ErrorCode;
 use crate::protocol::admin::{MetadataRequest, MetadataRequestTopic};
 use crate::types::TopicName;
@@ -42,6 +43,14 @@ struct Bell {
     /// How many attempts have ended, and how the last one did.
     attempts: Attempts,
     last_error: RefCell<Option<CallError>>,
+}
+
+/// What an answer was worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    All,
+    /// Some topic is not there, or not yet: who wants it waits for it to be created.
+    Lacking,
 }
 
 struct Attempts(watch::Sender<u64>);
@@ -243,9 +252,12 @@ pub(super) async fn keep_fresh(network: Weak<Inner>, bell: Loop) {
     let bell = bell.0;
     let Some(settings) = network.upgrade().map(|inner| Rc::clone(&inner.settings)) else { return };
     let (mut failures, mut last_attempt, mut last_success) = (0, None::<Instant>, Instant::now());
+    // Answers in a row that lacked a topic, and when it is asked for once more.
+    let (mut absences, mut missing_at) = (0, None::<Instant>);
     loop {
         // Nothing is asked before somebody wants something; from then on age counts.
         let old_at = last_attempt.map(|at| at + settings.metadata_max_age);
+        let old_at = [old_at, missing_at].into_iter().flatten().min();
         loop {
             if bell.ended.get() {
                 return;
@@ -282,9 +294,13 @@ pub(super) async fn keep_fresh(network: Weak<Inner>, bell: Loop) {
         let outcome = ask(&Network(inner)).await;
         last_attempt = Some(Instant::now());
         match outcome {
-            Ok(()) => {
+            Ok(told) => {
                 (failures, last_success) = (0, Instant::now());
                 bell.last_error.replace(None);
+                absences = if told == Told::Lacking { absences + 1 } else { 0 };
+                let (first, most) = (settings.retry_backoff, settings.retry_backoff_max);
+                let wait = network.upgrade().filter(|_| absences > 0).map(|inner| inner.backoff(first, most, absences));
+                missing_at = wait.map(|wait| Instant::now() + wait);
             }
             Err(error) => {
                 failures += 1;
@@ -303,7 +319,7 @@ pub(super) async fn keep_fresh(network: Weak<Inner>, bell: Loop) {
     }
 }
 
-async fn ask(network: &Network) -> Result<(), CallError> {
+async fn ask(network: &Network) -> Result<Told, CallError> {
     let inner = &network.0;
     let (topics, asked) = {
         let (mut wanted, now) = (inner.wanted.borrow_mut(), Instant::now());
@@ -342,7 +358,9 @@ async fn ask(network: &Network) -> Result<(), CallError> {
     }
     inner.cluster.borrow_mut().apply(&answer, asked);
     inner.cluster_changed();
-    Ok(())
+    // Java's InvalidMetadataException.
+    let lacking = answer.topics.iter().any(|topic| metadata_is_stale(topic.error_code));
+    Ok(if lacking { Told::Lacking } else { Told::All })
 }
 
 fn malformed(broker: &str, why: String) -> CallError {

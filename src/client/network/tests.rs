@@ -506,34 +506,39 @@ fn topic(name: &str, error: ErrorCode) -> MetadataTopic<'static> {
     }
 }
 
+/// A broker asked for metadata only. `code` is given a topic's name and the number of the request, from 1 on.
+async fn informant(code: impl Fn(&str, usize) -> ErrorCode + 'static) -> (FakeBroker, Rc<Cell<usize>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (code, times) = (Rc::new(code), Rc::new(Cell::new(0)));
+    let counted = Rc::clone(&times);
+    let broker = FakeBroker::on(listener, move |_, mut peer: Peer| {
+        let (code, times) = (Rc::clone(&code), Rc::clone(&times));
+        async move {
+            peer.greet().await;
+            while let Some(asked) = peer.next().await {
+                let request = asked.read::<MetadataRequest<'_>>();
+                assert!(!request.allow_auto_topic_creation);
+                times.set(times.get() + 1);
+                let names = request.topics.iter().flatten().map(|topic| topic.name.as_deref().unwrap());
+                let mut answer = metadata(&[(1, port)]);
+                answer.topics.extend(names.map(|name| topic(name, code(name, times.get()))));
+                peer.answer(&asked, &answer).await;
+            }
+        }
+    });
+    (broker, counted)
+}
+
 #[test]
 fn a_topic_is_waited_for_until_it_is_there() {
     on_a_thread(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let times = Rc::new(Cell::new(0));
-        let broker = FakeBroker::on(listener, move |_, mut peer: Peer| {
-            let times = Rc::clone(&times);
-            async move {
-                peer.greet().await;
-                while let Some(asked) = peer.next().await {
-                    let request = asked.read::<MetadataRequest<'_>>();
-                    assert!(!request.allow_auto_topic_creation);
-                    let names = request.topics.iter().flatten().map(|topic| topic.name.as_deref().unwrap().to_owned());
-                    let mut answer = metadata(&[(1, port)]);
-                    for name in names {
-                        times.set(times.get() + 1);
-                        let error = match (name.as_str(), times.get()) {
-                            ("late", ..=2) => ErrorCode::LEADER_NOT_AVAILABLE,
-                            ("late", _) => ErrorCode::NONE,
-                            _ => ErrorCode::INVALID_TOPIC_EXCEPTION,
-                        };
-                        answer.topics.push(topic(&name, error));
-                    }
-                    peer.answer(&asked, &answer).await;
-                }
-            }
-        });
+        let (broker, _) = informant(|name, times| match (name, times) {
+            ("late", ..=2) => ErrorCode::LEADER_NOT_AVAILABLE,
+            ("late", _) => ErrorCode::NONE,
+            _ => ErrorCode::INVALID_TOPIC_EXCEPTION,
+        })
+        .await;
         let network = Network::new(broker.settings());
         network.topic_ready("late", SOON).await.unwrap();
         assert_eq!(network.cluster().leader("late", PartitionIndex::ZERO).map(|(leader, _)| leader), Some(ONE));
@@ -546,6 +551,24 @@ fn a_topic_is_waited_for_until_it_is_there() {
         network.invalidate("late");
         network.metadata_for(&["late"], SOON).await.unwrap();
         assert!(network.cluster().version() > version && network.cluster().is_fresh("late"));
+    });
+}
+
+#[test]
+fn a_topic_that_is_missing_is_asked_for_though_nobody_waits_until_it_is_created() {
+    on_a_thread(async {
+        let (broker, _) = informant(|_, times| match times {
+            ..=4 => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            _ => ErrorCode::NONE,
+        })
+        .await;
+        let network = Network::new(broker.settings());
+        let mut changes = network.on_metadata_change();
+        network.metadata_for(&["late"], SOON).await.unwrap();
+        assert_eq!(network.cluster().partition_count("late"), None);
+        while network.cluster().partition_count("late").is_none() {
+            tokio::time::timeout(SOON, changes.changed()).await.unwrap().unwrap();
+        }
     });
 }
 
