@@ -175,6 +175,18 @@ impl Cluster {
         }
     }
 
+    /// After an answer about all: a topic that was not in it is not there.
+    pub fn miss(&mut self, name: &TopicName) {
+        self.topics.entry(Arc::clone(name)).or_insert_with_key(|name| Topic {
+            name: Arc::clone(name),
+            id: None,
+            internal: false,
+            partitions: Vec::new(),
+            error: Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            stale: false,
+        });
+    }
+
     /// Adds a broker another answer named (a coordinator, a leader), if it is not known yet. True if it was not.
     pub fn learn_broker(&mut self, id: i32, host: &str, port: i32) -> Option<BrokerId> {
         let (id, port) = (BrokerId::new(id)?, u16::try_from(port).ok()?);

@@ -4,7 +4,7 @@
 //! lets both rooms say all they want, and begins it; an answer is handed in under the lock and rings who waits. Goes on
 //! between polls: beats, prefetches, joins. Ends when the consumer is dropped or closed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::listener::{OffsetAndTimestamp, Offsets};
 use super::requests;
-use super::state::{Shared, State, wall};
+use super::state::{Shared, State, Wanted, wall};
 use super::{Interceptors, Lookup};
 use crate::client::assignor::Topics;
 use crate::client::consumer_error::ConsumerError;
@@ -55,8 +55,6 @@ pub(super) struct Driver {
     /// Joins wait at the coordinator for others, and hold up what comes behind them.
     joins: Cell<usize>,
     touched: Cell<Option<Instant>>,
-    /// Topics by name, to be kept known.
-    topics: RefCell<BTreeSet<TopicName>>,
 }
 
 impl Driver {
@@ -68,15 +66,8 @@ impl Driver {
     ) {
         let network = Network::new(settings.client.clone());
         let mut metadata = network.on_metadata_change();
-        let driver = Rc::new(Self {
-            network,
-            shared,
-            settings,
-            interceptors,
-            joins: Cell::new(0),
-            touched: Cell::new(None),
-            topics: RefCell::default(),
-        });
+        let driver =
+            Rc::new(Self { network, shared, settings, interceptors, joins: Cell::new(0), touched: Cell::new(None) });
         while let Some(wake) = driver.turn() {
             tokio::select! {
                 biased;
@@ -162,18 +153,24 @@ impl Driver {
             return;
         }
         self.touched.set(Some(now));
-        let mut topics = self.topics.borrow().clone();
+        let mut topics: BTreeSet<TopicName> = BTreeSet::new();
         {
             let state = self.shared.lock();
+            if let Wanted::Topics(names) = &state.wanted {
+                topics.clone_from(names);
+            }
+            if !matches!(state.wanted, Wanted::Pattern(_)) {
+                self.network.forget_others();
+            }
             topics.extend(state.fetcher.assigned().map(|partition| partition.topic.clone()));
             topics.extend(state.membership.iter().flat_map(|membership| membership.watched()).cloned());
         }
         self.network.touch(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>());
     }
 
-    /// Of these topics the client wants to know, as long as no others take their place.
+    /// The program wants to read these topics from now on: what is wanted is touched anew, and these are asked for at once.
     pub(super) async fn keep_fresh(&self, topics: &BTreeSet<TopicName>) {
-        self.topics.borrow_mut().clone_from(topics);
+        self.touched.set(None);
         let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
         // Nobody waits for it: what fails is asked again, and polls tell of it.
         let known = self.network.metadata_for(&names, self.settings.client.request_timeout).await;

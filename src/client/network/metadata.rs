@@ -101,7 +101,8 @@ impl Network {
         .await
     }
 
-    /// As [`Network::metadata_for`], for every topic there is; they are all kept fresh from now on.
+    /// As [`Network::metadata_for`], for every topic there is; they are all kept fresh from now on, until
+    /// [`Network::forget_others`].
     pub(crate) async fn metadata_for_all(&self, deadline: Duration) -> Result<(), ClientError> {
         let first = !std::mem::replace(&mut self.0.wanted.borrow_mut().all, true);
         let attempts = self.0.metadata.0.attempts.0.borrow().to_owned();
@@ -110,6 +111,11 @@ impl Network {
             !first || (*metadata.attempts.0.borrow() > attempts && metadata.last_error.borrow().is_none())
         };
         self.until(known, deadline, || "asking for metadata of all topics".to_owned()).await
+    }
+
+    /// Only topics asked for by name are kept fresh from now on.
+    pub(crate) fn forget_others(&self) {
+        self.0.wanted.borrow_mut().all = false;
     }
 
     /// Asks for everything that is wanted once more and waits for the answer.
@@ -321,20 +327,17 @@ pub(super) async fn keep_fresh(network: Weak<Inner>, bell: Loop) {
 
 async fn ask(network: &Network) -> Result<Told, CallError> {
     let inner = &network.0;
-    let (topics, asked) = {
+    let (names, asked) = {
         let (mut wanted, now) = (inner.wanted.borrow_mut(), Instant::now());
         let idle_max = inner.settings.metadata_max_idle;
         wanted.topics.retain(|_, last| now.duration_since(*last) < idle_max);
-        if wanted.all {
-            (None, Asked::All)
-        } else {
-            (Some(wanted.topics.keys().cloned().collect::<Vec<_>>()), Asked::Some)
-        }
+        let names: Vec<TopicName> = wanted.topics.keys().cloned().collect();
+        (names, if wanted.all { Asked::All } else { Asked::Some })
     };
     let named =
         |name: &TopicName| MetadataRequestTopic { name: Some(TopicName::clone(name).into()), ..Default::default() };
     let request = MetadataRequest {
-        topics: topics.as_ref().map(|topics| topics.iter().map(named).collect()),
+        topics: (asked == Asked::Some).then(|| names.iter().map(named).collect()),
         allow_auto_topic_creation: inner.settings.allow_auto_create_topics,
         ..Default::default()
     };
@@ -356,7 +359,12 @@ async fn ask(network: &Network) -> Result<Told, CallError> {
     if answer.error_code.is_error() {
         return Err(malformed(reply.broker(), format!("it refuses: {}", answer.error_code)));
     }
-    inner.cluster.borrow_mut().apply(&answer, asked);
+    {
+        let mut cluster = inner.cluster.borrow_mut();
+        cluster.apply(&answer, asked);
+        // Whoever asks for one by name would ask without end for what an answer about all cannot hold.
+        names.iter().filter(|_| asked == Asked::All).for_each(|name| cluster.miss(name));
+    }
     inner.cluster_changed();
     // Java's InvalidMetadataException.
     let lacking = answer.topics.iter().any(|topic| metadata_is_stale(topic.error_code));

@@ -573,6 +573,22 @@ fn a_topic_that_is_missing_is_asked_for_though_nobody_waits_until_it_is_created(
 }
 
 #[test]
+fn a_topic_that_is_not_among_all_is_known_to_be_missing() {
+    on_a_thread(async {
+        let (broker, times) = informant(|_, _| ErrorCode::NONE).await;
+        let network = Network::new(broker.settings());
+        network.metadata_for_all(SOON).await.unwrap();
+        let before = times.get();
+        network.metadata_for(&["gone"], SOON).await.unwrap();
+        let code = network.cluster().topic("gone").and_then(|topic| topic.error);
+        assert_eq!((code, times.get()), (Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), before + 1));
+        network.forget_others();
+        network.metadata_for(&["gone"], SOON).await.unwrap();
+        assert_eq!(network.cluster().partition_count("gone"), Some(1), "now it is asked for by its name");
+    });
+}
+
+#[test]
 fn a_coordinator_is_asked_for_until_there_is_one_and_then_remembered() {
     on_a_thread(async {
         let times = Rc::new(Cell::new(0));
