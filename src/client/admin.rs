@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::error::{CallError, ClientError, metadata_is_stale};
 use super::io::Io;
 use super::network::{Network, Reply, Target};
-use super::settings::AdminSettings;
+use super::settings::{AdminSettings, LONGEST};
 use crate::protocol::{ErrorCode, Request};
 
 pub use acls::AclBinding;
@@ -92,9 +92,6 @@ impl From<&ClientError> for ItemError {
     }
 }
 
-/// For ever, as far as a clock can be added to.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
 /// One call at work on the client's thread.
 type Job = Box<dyn FnOnce(Network) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
@@ -128,7 +125,7 @@ impl Admin {
                 spawn_local(call(network.clone()));
             }
         });
-        Self { calls, timeout, retries, io: io.clone() }
+        Self { calls, timeout: timeout.min(LONGEST), retries, io: io.clone() }
     }
 
     /// The same client, whose calls may take that long instead of `default.api.timeout.ms`.

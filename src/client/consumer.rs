@@ -93,11 +93,8 @@ impl Consumer {
     }
 
     /// As [`Consumer::on`], with interceptors, the first of which sees records first.
-    pub fn intercepted(
-        io: &Io,
-        mut settings: ConsumerSettings,
-        interceptors: Vec<Box<dyn ConsumerInterceptor>>,
-    ) -> Self {
+    pub fn intercepted(io: &Io, settings: ConsumerSettings, interceptors: Vec<Box<dyn ConsumerInterceptor>>) -> Self {
+        let mut settings = settings.bounded();
         if settings.client.client_id.is_empty() {
             settings.client.client_id = client_id(&settings);
         }
@@ -227,7 +224,7 @@ impl Consumer {
     /// the next poll goes on.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<Record>, ConsumerError> {
         let _polling = self.enter();
-        let deadline = self.shared.now() + timeout;
+        let deadline = self.shared.deadline(timeout);
         let count_max = self.settings.max_poll_records;
         let mut records = Vec::new();
         while records.is_empty() && self.wait_for_records(deadline).await? {
@@ -257,7 +254,7 @@ impl Consumer {
     /// do not see them.
     pub async fn poll_batches(&mut self, timeout: Duration) -> Result<Vec<RecordBatch>, ConsumerError> {
         let _polling = self.enter();
-        let deadline = self.shared.now() + timeout;
+        let deadline = self.shared.deadline(timeout);
         let mut batches = Vec::new();
         while batches.is_empty() && self.wait_for_records(deadline).await? {
             self.drain(|portion, left| {
@@ -288,7 +285,7 @@ impl Consumer {
 
     /// As [`Consumer::close`], and says whether the group is told (KIP-1092).
     pub async fn close_with(mut self, timeout: Duration, farewell: Farewell) {
-        let deadline = self.shared.now() + timeout;
+        let deadline = self.shared.deadline(timeout);
         self.give_up("the consumer is closed", farewell, deadline).await;
     }
 

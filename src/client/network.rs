@@ -66,7 +66,7 @@ impl Network {
         let mut random = fastrand::Rng::new();
         let first_server = random.usize(..settings.bootstrap_servers.len().max(1));
         let inner = Rc::new(Inner {
-            settings: Rc::new(settings),
+            settings: Rc::new(settings.bounded()),
             cluster: RefCell::default(),
             lanes: RefCell::default(),
             wanted: RefCell::default(),

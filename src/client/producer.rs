@@ -195,6 +195,7 @@ impl Producer {
     /// As [`Producer::on`], with options.
     pub fn on_with(io: &Io, settings: ProducerSettings, options: ProducerOptions) -> Result<Self, ClientError> {
         check(&settings)?;
+        let settings = settings.bounded();
         let ProducerOptions { partitioning, interceptors, on_delivery, seed } = options;
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
         let memory_bytes = usize::try_from(settings.buffer_memory).unwrap_or(usize::MAX);

@@ -19,6 +19,14 @@ pub use self::producer::{Acks, PartitionerKind, ProducerSettings};
 use crate::config::client_rows::ClientRole;
 use crate::config::{Problem, Severity};
 
+/// For ever, as far as a clock can be added to.
+pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Settings put together by hand, and times that programs name, may be [`Duration::MAX`]: they mean the longest there is.
+pub(crate) fn bound<const COUNT: usize>(times: [&mut Duration; COUNT]) {
+    times.into_iter().for_each(|time| *time = (*time).min(LONGEST));
+}
+
 /// What all clients need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
@@ -84,6 +92,25 @@ impl Settings for AdminSettings {
             default_api_timeout: desk.millis("default.api.timeout.ms"),
             retries: desk.not_negative("retries").unwrap_or(0),
         }
+    }
+}
+
+impl ClientSettings {
+    pub(crate) fn bounded(mut self) -> Self {
+        bound([
+            &mut self.request_timeout,
+            &mut self.reconnect_backoff,
+            &mut self.reconnect_backoff_max,
+            &mut self.retry_backoff,
+            &mut self.retry_backoff_max,
+            &mut self.connection_setup_timeout,
+            &mut self.connection_setup_timeout_max,
+            &mut self.metadata_max_age,
+            &mut self.metadata_max_idle,
+            &mut self.rebootstrap_trigger,
+        ]);
+        self.connections_max_idle = self.connections_max_idle.map(|time| time.min(LONGEST));
+        self
     }
 }
 

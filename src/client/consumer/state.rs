@@ -17,6 +17,7 @@ use crate::client::consumer_error::ConsumerError;
 use crate::client::error::ClientError;
 use crate::client::fetcher::Fetcher;
 use crate::client::membership::{Identity, Membership, Step};
+use crate::client::settings::LONGEST;
 use crate::protocol::ErrorCode;
 use crate::types::{TimestampMs, TopicName, TopicPartition};
 
@@ -100,6 +101,11 @@ impl Shared {
     /// Since the consumer was made.
     pub(super) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// The end of a time that a program named, which may be [`Duration::MAX`].
+    pub(super) fn deadline(&self, time: Duration) -> Duration {
+        self.now() + time.min(LONGEST)
     }
 
     /// As the runtime of the client's thread counts it.

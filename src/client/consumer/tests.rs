@@ -4,10 +4,12 @@
 //! `fetcher/tests.rs`; here it is the way there: the isolation level asked for, the aborted transactions of an answer, positions.
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_lite::future::poll_once;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -160,6 +162,33 @@ async fn read(isolation: &str, from: i64) -> (Vec<(i64, String)>, Option<u64>, V
 
 fn texts(records: &[(i64, &str)]) -> Vec<(i64, String)> {
     records.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect()
+}
+
+#[test]
+fn a_program_may_wait_for_ever() {
+    on_a_thread(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let broker = FakeBroker::on(listener, move |_, peer| serve(port, Fetches::default(), peer));
+        let words = ConsumerSettings::builder().set("bootstrap.servers", &broker.address).set("client.id", "tester");
+        let mut settings = words.set("auto.offset.reset", "none").build().unwrap();
+        (settings.default_api_timeout, settings.client.request_timeout) = (Duration::MAX, Duration::MAX);
+        let mut consumer = Consumer::new(settings).unwrap();
+        consumer.assign([part()]).unwrap();
+        consumer.seek(&part(), Offset::new(LAST_STABLE_OFFSET).unwrap()).unwrap();
+        let handle = consumer.handle();
+        {
+            let mut poll = pin!(consumer.poll(Duration::MAX));
+            assert!(poll_once(&mut poll).await.is_none());
+            handle.wake();
+            assert!(matches!(poll.await, Err(ConsumerError::Woken)));
+        }
+        let mut poll = Box::pin(consumer.poll_batches(Duration::MAX));
+        assert!(poll_once(&mut poll).await.is_none());
+        drop(poll);
+        assert_eq!(handle.position(&part(), Duration::MAX).await.unwrap(), Offset::new(LAST_STABLE_OFFSET).unwrap());
+        consumer.close(Duration::MAX).await;
+    });
 }
 
 #[test]

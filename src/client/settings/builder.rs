@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::LONGEST;
 use crate::client::error::ClientError;
 use crate::config::client_rows::{ClientRole, Meaning, client_properties, client_row, meaning};
 use crate::config::{Problem, Severity};
@@ -143,9 +144,8 @@ impl Desk {
     }
 
     pub(super) fn millis(&self, name: &'static str) -> Duration {
-        // Longer than a hundred years is for ever, and would overflow a clock.
         let ms = u64::try_from(self.number(name)).expect("the row of this key checks that it is not negative");
-        Duration::from_millis(ms.min(100 * 365 * 86_400_000))
+        Duration::from_millis(ms).min(LONGEST)
     }
 
     pub(super) fn flag(&self, name: &'static str) -> bool {

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::ClientSettings;
 use super::builder::{Desk, Settings};
+use super::{ClientSettings, bound};
 use crate::client::assignor::Assignor;
 use crate::config::client_rows::ClientRole;
 
@@ -83,6 +83,20 @@ pub struct ConsumerSettings {
     pub exclude_internal_topics: bool,
     /// `default.api.timeout.ms`
     pub default_api_timeout: Duration,
+}
+
+impl ConsumerSettings {
+    pub(crate) fn bounded(mut self) -> Self {
+        bound([
+            &mut self.auto_commit_interval,
+            &mut self.session_timeout,
+            &mut self.heartbeat_interval,
+            &mut self.max_poll_interval,
+            &mut self.fetch_max_wait,
+            &mut self.default_api_timeout,
+        ]);
+        Self { client: self.client.bounded(), ..self }
+    }
 }
 
 impl Settings for ConsumerSettings {

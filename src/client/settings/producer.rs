@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::ClientSettings;
 use super::builder::{Desk, Settings};
+use super::{ClientSettings, bound};
 use crate::config::client_rows::ClientRole;
 use crate::protocol::batch::Codec;
 
@@ -81,6 +81,13 @@ pub struct ProducerSettings {
     pub partitioner_adaptive: bool,
     /// `partitioner.availability.timeout.ms`; `None` is 0: never.
     pub partitioner_availability_timeout: Option<Duration>,
+}
+
+impl ProducerSettings {
+    pub(crate) fn bounded(mut self) -> Self {
+        bound([&mut self.linger, &mut self.max_block, &mut self.delivery_timeout]);
+        Self { client: self.client.bounded(), ..self }
+    }
 }
 
 impl Settings for ProducerSettings {
