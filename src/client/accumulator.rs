@@ -45,7 +45,7 @@ pub(crate) struct AccumulatorSettings {
     pub(crate) linger: Duration,
     /// `buffer.memory`.
     pub(crate) memory_bytes: usize,
-    /// `max.request.size`: no record may be larger.
+    /// `max.request.size`: no record may be larger, counted with the header of a batch of its own, as in Java.
     pub(crate) record_bytes_max: usize,
     /// How partitions are chosen.
     pub(crate) partitioning: Partitioning,
@@ -270,9 +270,9 @@ impl<W> Accumulator<W> {
         }
         let topic_index = self.topic_of(record.topic)?;
         let bytes = record_bytes_max(record.key, record.value, borrowed(record.headers));
-        if self.used_bytes + bytes + HEADER_BYTES > self.settings.memory_bytes || bytes > self.settings.record_bytes_max
-        {
-            return Err(self.refuse(bytes));
+        let alone = bytes + HEADER_BYTES;
+        if self.used_bytes + alone > self.settings.memory_bytes || alone > self.settings.record_bytes_max {
+            return Err(self.refuse(alone));
         }
         let mut closed = None;
         let partition = self.choose(topic_index, record, timestamp, bytes, &mut closed)?;
@@ -308,13 +308,14 @@ impl<W> Accumulator<W> {
         }
     }
 
+    /// `bytes`: of a batch with this record alone.
     #[cold]
     fn refuse(&mut self, bytes: usize) -> SendError {
         for (bytes_max, setting) in
             [(self.settings.record_bytes_max, "max.request.size"), (self.settings.memory_bytes, "buffer.memory")]
         {
-            if bytes + HEADER_BYTES > bytes_max {
-                return SendError::RecordTooLarge { bytes: bytes + HEADER_BYTES, bytes_max, setting };
+            if bytes > bytes_max {
+                return SendError::RecordTooLarge { bytes, bytes_max, setting };
             }
         }
         self.starved = true;

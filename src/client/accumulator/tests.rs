@@ -100,6 +100,19 @@ fn memory_is_charged_until_a_batch_ends_and_want_of_it_presses() {
 }
 
 #[test]
+fn the_largest_record_is_javas_whether_there_is_room_or_not() {
+    let (mut queues, now) = (accumulator(Partitioning::default(), 1), Instant::now());
+    // Of 2000: the header of a batch, overhead of a record, no key, the length of the value, no headers.
+    let largest = 2000 - 61 - 21 - 1 - 2 - 1;
+    let too_large = SendError::RecordTooLarge { bytes: 2001, bytes_max: 2000, setting: "max.request.size" };
+    put(&mut queues, to(0, &vec![0; largest]), now).unwrap();
+    assert_eq!(put(&mut queues, to(0, &vec![0; largest + 1]), now), Err(too_large.clone()));
+    while put(&mut queues, to(0, &[0; 300]), now).is_ok() {}
+    assert_eq!(put(&mut queues, to(0, &vec![0; largest]), now), Err(SendError::WouldBlock));
+    assert_eq!(put(&mut queues, to(0, &vec![0; largest + 1]), now), Err(too_large));
+}
+
+#[test]
 fn a_share_of_batch_size_goes_to_one_partition_before_the_next() {
     let (mut queues, now) = (accumulator(Partitioning::default(), 4), Instant::now());
     let mut runs: Vec<(u32, usize)> = Vec::new();

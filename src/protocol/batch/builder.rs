@@ -213,17 +213,20 @@ impl Builder {
     }
 }
 
-/// Most bytes that a record can take in a batch, length field included, whatever its timestamp and its place.
+/// Most bytes that a record can take in a batch, length field included, whatever its timestamp and its place. Java's
+/// `DefaultRecord.recordSizeUpperBound`.
 pub fn record_bytes_max<'h>(
     key: Option<&[u8]>,
     value: Option<&[u8]>,
     headers: impl ExactSizeIterator<Item = RecordHeader<'h>>,
 ) -> usize {
     const LENGTH_ATTRIBUTES_AND_DELTAS: usize = 5 + 1 + 10 + 5;
-    const COUNT: usize = 5;
-    let field = |bytes: Option<&[u8]>| 5 + bytes.map_or(0, <[u8]>::len);
+    // Asked of what may be too large for any batch, so without `length`.
+    let number = |count: usize| varint_bytes(i64::try_from(count).unwrap_or(i64::MAX));
+    let field = |bytes: Option<&[u8]>| bytes.map_or(1, |bytes| number(bytes.len()) + bytes.len());
+    let count = number(headers.len());
     let headers: usize = headers.map(|(name, value)| field(Some(name.as_bytes())) + field(value)).sum();
-    LENGTH_ATTRIBUTES_AND_DELTAS + field(key) + field(value) + COUNT + headers
+    LENGTH_ATTRIBUTES_AND_DELTAS + field(key) + field(value) + count + headers
 }
 
 /// Makes a finished batch another producer's, or gives it another sequence, and mends the CRC. `bytes` is exactly one checked
