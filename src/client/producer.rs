@@ -12,6 +12,8 @@
 mod delivered;
 mod driver;
 mod metrics;
+#[cfg(test)]
+mod tests;
 mod typed;
 
 use std::collections::VecDeque;
@@ -121,6 +123,8 @@ struct Core {
     blocked: VecDeque<Blocked>,
     /// Who waits for news of a topic: the driver takes them out.
     asked: Vec<Asked>,
+    /// Topics for which records were refused by what was said of them some time ago: the driver asks again.
+    doubted: Vec<TopicName>,
     /// Who waits for a flush.
     flushes: Vec<(u64, oneshot::Sender<()>)>,
     /// Set by the first close; `None` within is "as long as it takes".
@@ -215,6 +219,7 @@ impl Producer {
             queues,
             blocked: VecDeque::new(),
             asked: Vec::new(),
+            doubted: Vec::new(),
             flushes: Vec::new(),
             closing: None,
             ended: false,
@@ -316,6 +321,14 @@ impl Producer {
                 }
                 !asked
             }
+            // This record has its answer; the next one may have another. Nothing else would ask before the topic is forgotten.
+            SendError::Topic { topic, .. } | SendError::NoPartition { topic, .. } => {
+                let doubted = core.doubted.contains(topic);
+                if !doubted {
+                    core.doubted.push(topic.clone());
+                }
+                !doubted
+            }
             _ => false,
         };
         drop(core);
@@ -362,7 +375,7 @@ impl Producer {
                         core.asked.push(Asked { topic: topic.clone(), deadline, tell: Some(tell) });
                         Waits::ForTopic(topic, told)
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(self.refused(core, error)),
                 }
             };
             shared.bell.notify_one();
@@ -391,8 +404,10 @@ impl Producer {
                 if core.closing.is_some() {
                     return Err(SendError::Closed);
                 }
-                if let Some(count) = core.queues.partition_count(topic)? {
-                    return Ok(count);
+                match core.queues.partition_count(topic) {
+                    Ok(Some(count)) => return Ok(count),
+                    Ok(None) => {}
+                    Err(error) => return Err(self.refused(core, error)),
                 }
                 let (tell, told) = oneshot::channel();
                 core.asked.push(Asked { topic: topic.into(), deadline, tell: Some(tell) });

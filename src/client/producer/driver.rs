@@ -91,12 +91,12 @@ impl Driver {
     fn pump(self: &Rc<Self>) -> Option<Instant> {
         loop {
             let now = Instant::now();
-            let (turn, asked, closing, wake_at) = {
+            let (turn, asked, doubted, closing, wake_at) = {
                 let mut core = self.shared.lock();
                 self.give_back(&mut core);
                 let turn = self.sender.borrow_mut().poll(&mut core.queues, now);
                 let blocked = self.serve_blocked(&mut core, now);
-                let asked = std::mem::take(&mut core.asked);
+                let (asked, doubted) = (std::mem::take(&mut core.asked), std::mem::take(&mut core.doubted));
                 let Core { queues, flushes, .. } = &mut *core;
                 for (_, tell) in flushes.extract_if(.., |(through, _)| queues.is_flushed(*through)) {
                     // Nobody waits any more: then nobody needs to know.
@@ -104,8 +104,11 @@ impl Driver {
                 }
                 let closing = core.closing.map(|deadline| (deadline, core.queues.is_empty()));
                 let wake_at = [turn.wake_at, blocked].into_iter().flatten().min();
-                (turn, asked, closing, wake_at)
+                (turn, asked, doubted, closing, wake_at)
             };
+            for topic in doubted {
+                self.network.invalidate(&topic);
+            }
             for wish in asked {
                 // A program that tries again and again is one wish.
                 if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
