@@ -20,7 +20,6 @@ use crate::client::fetcher::{Digest, FetchTarget, Lookup, Position, Target};
 use crate::client::membership::{Identity, Join, Joined, Refused, Sync};
 use crate::client::network::{Reply, Target as To};
 use crate::client::settings::ConsumerSettings;
-use crate::protocol::ErrorCode;
 use crate::protocol::admin::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use crate::protocol::fetch::{FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic};
 use crate::protocol::groups::{
@@ -29,6 +28,7 @@ use crate::protocol::groups::{
     SyncGroupAssignment, SyncGroupRequest,
 };
 use crate::protocol::operator::{OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic};
+use crate::protocol::{ErrorCode, Request};
 use crate::types::{BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition};
 
 /// Of consumers, in JoinGroup.
@@ -41,6 +41,18 @@ const FETCH_BY_ID: i16 = 13;
 const OFFSET_FETCH_OF_GROUPS: i16 = 8;
 
 impl Driver {
+    /// One request that the group's coordinator answers at once. It is looked for again after one that it did not answer: it may
+    /// be another broker by now, and nobody else would find out for a consumer that is no member.
+    async fn ask_coordinator<'a, R>(&self, request: &R, time: Duration) -> Result<Reply, ClientError>
+    where
+        R: Request<'a> + Clone,
+        R::Owned: Request<'static>,
+    {
+        let coordinator = self.network.coordinator(self.group(), time).await?;
+        let reply = self.network.call(self.coordinator_lane(coordinator), request, time).await;
+        Ok(reply.inspect_err(|_| self.network.forget_coordinator(self.group()))?)
+    }
+
     pub(super) async fn join(&self, join: &Join) -> Result<Joined, Refused> {
         let protocol = |(assignor, metadata): &(crate::client::assignor::Assignor, Bytes)| JoinGroupProtocol {
             name: assignor.name().into(),
@@ -121,10 +133,9 @@ impl Driver {
             group_instance_id: self.settings.group_instance_id.as_deref().map(Into::into),
         };
         let asked = async {
-            let coordinator = self.network.coordinator(self.group(), self.settings.client.request_timeout).await?;
             // One that is not answered within a session is worth nothing.
             let time = self.settings.client.request_timeout.min(self.settings.session_timeout);
-            let reply = self.network.call(self.coordinator_lane(coordinator), &request, time).await?;
+            let reply = self.ask_coordinator(&request, time).await?;
             let code = reply.read::<HeartbeatRequest<'_>>()?.error_code;
             Ok::<_, ClientError>(if code.is_error() { Err(Refused::Code(code)) } else { Ok(()) })
         };
@@ -148,8 +159,7 @@ impl Driver {
             member_id: Arc::clone(member_id).into(),
             members: vec![member],
         };
-        let coordinator = self.network.coordinator(self.group(), time).await?;
-        self.network.call(self.coordinator_lane(coordinator), &request, time).await?;
+        self.ask_coordinator(&request, time).await?;
         Ok(())
     }
 
@@ -181,8 +191,7 @@ impl Driver {
             topics,
             ..Default::default()
         };
-        let coordinator = self.network.coordinator(self.group(), time).await?;
-        let reply = self.network.call(self.coordinator_lane(coordinator), &request, time).await?;
+        let reply = self.ask_coordinator(&request, time).await?;
         let answer = reply.read::<OffsetCommitRequest<'_>>()?;
         let mut worst: Option<ClientError> = None;
         for topic in &answer.topics {
@@ -227,9 +236,7 @@ impl Driver {
             groups: vec![group],
             require_stable: true,
         };
-        let coordinator = self.network.coordinator(self.group(), time).await?;
-        let reply =
-            self.network.call(self.coordinator_lane(coordinator), &request, time).await.map_err(ClientError::from)?;
+        let reply = self.ask_coordinator(&request, time).await?;
         let answer = reply.read::<OffsetFetchRequest<'_>>()?;
         let (code, topics) = if reply.version >= OFFSET_FETCH_OF_GROUPS {
             let group = answer.groups.iter().find(|group| *group.group_id == *self.group());

@@ -3,7 +3,7 @@
 //! The broker is `fake_broker`, since ours takes no transactions yet. Which records are skipped is proved on bytes by
 //! `fetcher/tests.rs`; here it is the way there: the isolation level asked for, the aborted transactions of an answer, positions.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
@@ -21,6 +21,9 @@ use crate::protocol::admin::{MetadataPartition, MetadataResponse, MetadataTopic}
 use crate::protocol::batch::Codec;
 use crate::protocol::fetch::{
     AbortedTransaction, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse,
+};
+use crate::protocol::groups::{
+    Coordinator, FindCoordinatorResponse, OffsetCommitResponse, OffsetFetchGroupResponse, OffsetFetchResponse,
 };
 use crate::types::{Offset, PartitionIndex, TopicId};
 
@@ -162,6 +165,53 @@ async fn read(isolation: &str, from: i64) -> (Vec<(i64, String)>, Option<u64>, V
 
 fn texts(records: &[(i64, &str)]) -> Vec<(i64, String)> {
     records.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect()
+}
+
+/// A broker that names a coordinator at `dead` first, then itself.
+async fn coordinate(port: u16, dead: u16, named: Rc<Cell<bool>>, mut peer: Peer) {
+    peer.greet().await;
+    while let Some(asked) = peer.next().await {
+        match asked.api {
+            ApiKey::Metadata => peer.answer(&asked, &topic(port)).await,
+            ApiKey::FindCoordinator => {
+                let (node_id, port) = if named.replace(true) { (1, port) } else { (7, dead) };
+                let (key, host, port) = ("g".into(), "127.0.0.1".into(), i32::from(port));
+                let coordinators = vec![Coordinator { key, node_id, host, port, ..Default::default() }];
+                peer.answer(&asked, &FindCoordinatorResponse { coordinators, ..Default::default() }).await;
+            }
+            ApiKey::OffsetFetch => {
+                let groups = vec![OffsetFetchGroupResponse { group_id: "g".into(), ..Default::default() }];
+                peer.answer(&asked, &OffsetFetchResponse { groups, ..Default::default() }).await;
+            }
+            ApiKey::OffsetCommit => peer.answer(&asked, &OffsetCommitResponse::default()).await,
+            other => panic!("{other:?} was asked"),
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_that_cannot_be_reached_is_looked_for_again_also_without_members() {
+    on_a_thread(async {
+        let (listener, gone) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let (port, dead) = (listener.local_addr().unwrap().port(), gone.local_addr().unwrap().port());
+        drop(gone);
+        let named = Rc::new(Cell::new(false));
+        let broker = FakeBroker::on(listener, move |_, peer| coordinate(port, dead, Rc::clone(&named), peer));
+        let settings = ConsumerSettings::builder()
+            .set("bootstrap.servers", &broker.address)
+            .set("client.id", "tester")
+            .set("group.id", "g")
+            .set("auto.offset.reset", "none")
+            .set("retry.backoff.ms", 1)
+            .build()
+            .unwrap();
+        let mut consumer = Consumer::new(settings).unwrap();
+        consumer.assign([part()]).unwrap();
+        consumer.commit_offsets([(part(), Offset::ZERO.into())].into()).await.unwrap();
+        assert!(consumer.committed([part()]).await.unwrap().is_empty(), "the answer holds none");
+        consumer.close(Duration::ZERO).await;
+    });
 }
 
 #[test]
