@@ -442,15 +442,16 @@ impl Fetcher {
         error: &ClientError,
         now: Duration,
     ) {
-        let mut told = false;
+        let mut first = None;
         for (partition, version) in targets {
             if let Some(state) = live(&mut self.partitions, partition, version) {
                 state.asked = false;
                 state.retry_at = now + self.settings.retry_backoff;
-                if !std::mem::replace(&mut told, true) {
-                    self.errors.push_back((partition.clone(), version, error.clone().into()));
-                }
+                first.get_or_insert((partition, version));
             }
+        }
+        if let Some((partition, version)) = first {
+            self.tell(partition, version, error.clone().into());
         }
     }
 

@@ -409,3 +409,14 @@ fn batches_lend_their_records_without_a_copy() {
     assert_eq!(record.headers.last("h").unwrap().value.as_deref(), Some(&b"x"[..]));
     assert_eq!(fetcher.position(&part(0)).unwrap().offset.value(), 3);
 }
+
+#[test]
+fn a_refusal_that_comes_again_and_again_is_kept_once_for_a_user_that_does_not_poll() {
+    let mut fetcher = reading(OffsetReset::None, 0);
+    let target = one_fetch(&mut fetcher).target;
+    for _ in 0..3 {
+        fetcher.on_refused([(&target.partition, target.version)], &ClientError::Misuse("no".into()), NOW);
+    }
+    assert!(fetcher.take_error().is_some());
+    assert!(fetcher.take_error().is_none());
+}
