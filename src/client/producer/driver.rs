@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
-use tokio::task::spawn_local;
+use tokio::task::{JoinSet, spawn_local};
 
 use super::delivered::Waiter;
 use super::{Asked, Core, Shared};
@@ -46,6 +46,8 @@ struct Driver {
     touched: Cell<Instant>,
     /// Topics that are asked about for `try_send`.
     asking: RefCell<BTreeSet<TopicName>>,
+    /// Those who ask about topics, until the producer is closed.
+    asks: RefCell<JoinSet<()>>,
 }
 
 /// The life of a producer.
@@ -72,6 +74,7 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
         spare_waiters: RefCell::default(),
         touched: Cell::new(Instant::now()),
         asking: RefCell::default(),
+        asks: RefCell::default(),
     });
     let mut changes = driver.network.on_metadata_change();
     while let Some(wake_at) = driver.pump() {
@@ -112,8 +115,14 @@ impl Driver {
             for wish in asked {
                 // A program that tries again and again is one wish.
                 if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
-                    spawn_local(Rc::clone(self).ask(wish));
+                    let mut asks = self.asks.borrow_mut();
+                    while asks.try_join_next().is_some() {}
+                    asks.spawn_local(Rc::clone(self).ask(wish));
                 }
+            }
+            if closing.is_some() {
+                // Whoever waits for news of a topic sees that nobody will tell.
+                self.asks.borrow_mut().abort_all();
             }
             if turn.wants_identity {
                 self.sender.borrow_mut().on_identity_asked();
@@ -385,7 +394,7 @@ impl Driver {
             };
             failures += 1;
             let wait = self.network.retry_backoff(failures);
-            if Instant::now() + wait >= deadline || self.shared.lock().closing.is_some() {
+            if Instant::now() + wait >= deadline {
                 break Err(why);
             }
             said = Some(why);

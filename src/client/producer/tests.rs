@@ -1,8 +1,10 @@
 //! A producer over a socket, from a broker that changes its mind about a topic.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_lite::future::poll_once;
 use tokio::net::TcpListener;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -82,6 +84,24 @@ fn a_partition_that_was_added_is_sent_to() {
         let producer = Producer::new(settings(&broker)).unwrap();
         assert_eq!(producer.partition_count("t").await, Ok(1));
         until_taken(&producer).await;
+    });
+}
+
+#[test]
+fn who_waits_for_news_of_a_topic_is_told_when_the_producer_is_closed() {
+    on_a_thread(async {
+        let broker = FakeBroker::start(|_, mut peer| async move {
+            peer.greet().await;
+            while peer.next().await.is_some() {}
+        })
+        .await;
+        let mut settings = settings(&broker);
+        settings.max_block = Duration::MAX;
+        let producer = Producer::new(settings).unwrap();
+        let mut send = pin!(producer.send(ProducerRecord::to("t")));
+        assert!(poll_once(&mut send).await.is_none());
+        producer.close(Duration::ZERO).await;
+        assert_eq!(timeout(PATIENCE, send).await.unwrap().unwrap_err(), SendError::Closed);
     });
 }
 
