@@ -3,7 +3,8 @@
 //! Shell. Owns the socket, what is queued for it, and the requests in flight. Does not own who connects when (`network`). Always:
 //! requests are written in the order they were handed over, all that is queued in one vectored write; answers come in that
 //! order, or the connection ends; when it ends, everybody who waits is told who ended it and why. A request that is not answered
-//! in time ends the connection too, as its answer would be taken for the next one's. Source: KIP-35 and KIP-511 (ApiVersions).
+//! in time ends the connection too, as its answer would be taken for the next one's; so does one without an answer that is not written
+//! in time. Source: KIP-35 and KIP-511 (ApiVersions).
 
 mod frames;
 mod handshake;
@@ -173,7 +174,7 @@ struct State {
     queue: VecDeque<Bytes>,
     in_flight: VecDeque<InFlight>,
     /// Orders without an answer, and how many bytes must be written for them.
-    unanswered: VecDeque<(u64, ApiKey, i16, oneshot::Sender<Answer>)>,
+    unanswered: VecDeque<(u64, InFlight)>,
     /// Bytes handed over and bytes written since the beginning.
     queued: u64,
     written: u64,
@@ -256,14 +257,14 @@ impl Connection {
                 }
             });
         }
+        state.wake_at = state.wake_at.min(deadline);
+        let order = InFlight { correlation, api: R::API, version, deadline, after, sender };
         if answered {
-            let (api, now) = (R::API, Instant::now());
-            state.last_used = now;
-            state.in_flight.push_back(InFlight { correlation, api, version, deadline, after, sender });
-            state.wake_at = state.wake_at.min(deadline);
+            state.last_used = Instant::now();
+            state.in_flight.push_back(order);
         } else {
             let end = state.queued;
-            state.unanswered.push_back((end, R::API, version, sender));
+            state.unanswered.push_back((end, order));
         }
         if let Some(driver) = &state.driver {
             driver.wake_by_ref();
@@ -375,8 +376,8 @@ impl Driver {
                     state.queue.pop_front();
                 }
             }
-            while state.unanswered.front().is_some_and(|(end, ..)| *end <= state.written) {
-                let Some((_, api, version, sender)) = state.unanswered.pop_front() else { break };
+            while state.unanswered.front().is_some_and(|(end, _)| *end <= state.written) {
+                let Some((_, InFlight { api, version, sender, .. })) = state.unanswered.pop_front() else { break };
                 state.last_used = Instant::now();
                 let broker = Rc::clone(&self.connection.0.broker);
                 // Nobody waits any more: then nobody needs to know.
@@ -437,12 +438,17 @@ impl Driver {
                 let why = format!("{} was not answered within {:?}", late.api.name(), late.after);
                 return Poll::Ready((why.into(), Ended::There));
             }
+            if let Some((_, late)) = state.unanswered.iter().find(|(_, one)| one.deadline <= now) {
+                let why = format!("{} could not be written within {:?}", late.api.name(), late.after);
+                return Poll::Ready((why.into(), Ended::There));
+            }
             let idle_at = self.idle_max.map(|idle_max| state.last_used + idle_max);
             let busy = !state.in_flight.is_empty() || !state.queue.is_empty();
             if !busy && idle_at.is_some_and(|idle_at| idle_at <= now) {
                 return Poll::Ready(("it was idle for connections.max.idle.ms".into(), Ended::Here));
             }
-            let earliest = state.in_flight.iter().map(|one| one.deadline).min();
+            let unanswered = state.unanswered.iter().map(|(_, one)| one);
+            let earliest = state.in_flight.iter().chain(unanswered).map(|one| one.deadline).min();
             let idle_at = idle_at.filter(|_| !busy).unwrap_or(now + LONG.min(self.idle_max.unwrap_or(LONG)));
             state.wake_at = earliest.map_or(idle_at, |earliest| earliest.min(idle_at));
         }
@@ -460,16 +466,14 @@ impl Drop for Driver {
             (std::mem::take(&mut state.in_flight), std::mem::take(&mut state.unanswered), why)
         };
         let now = Instant::now();
-        for InFlight { api, deadline, after, sender, .. } in in_flight {
+        let unanswered = unanswered.into_iter().map(|(_, order)| order);
+        for InFlight { api, deadline, after, sender, .. } in in_flight.into_iter().chain(unanswered) {
             let broker = || Box::from(&*shared.broker);
             _ = sender.send(Err(if deadline <= now {
                 CallError::TimedOut { broker: broker(), api: api.name(), after }
             } else {
                 disconnected(&shared.broker, api, &why)
             }));
-        }
-        for (_, api, _, sender) in unanswered {
-            _ = sender.send(Err(disconnected(&shared.broker, api, &why)));
         }
     }
 }

@@ -171,6 +171,32 @@ fn a_request_without_an_answer_is_done_when_its_bytes_are_away() {
 }
 
 #[test]
+fn a_request_without_an_answer_that_is_not_written_in_time_ends_its_connection() {
+    on_a_thread(async {
+        let broker = FakeBroker::alone(|asked: Asked, mut peer: Peer| async move {
+            peer.answer(&asked, &beats(0)).await;
+            // From here on it reads nothing, and holds the connection.
+            std::future::pending::<()>().await;
+            drop(peer);
+        })
+        .await;
+        let network = acquainted(&broker).await;
+        assert_eq!(beat(&network).await, Ok(ErrorCode::NONE));
+        // More than the kernel takes for a peer that does not read.
+        let records = Bytes::from(vec![0; 64 << 20]);
+        let partition = ProducePartition { index: 0, records: Some(Records::of_length(records.len())) };
+        let topic = ProduceTopic { name: "t".into(), partition_data: [partition].into_iter().collect() };
+        let request = ProduceRequest { topic_data: [topic].into_iter().collect(), ..Default::default() };
+        let written = network.send_unanswered(ONE, &request, vec![records], Duration::from_millis(30));
+        let error = tokio::time::timeout(SOON, written).await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, CallError::TimedOut { api: "Produce", after, .. } if after.as_millis() == 30),
+            "{error}"
+        );
+    });
+}
+
+#[test]
 fn an_answer_to_another_request_ends_the_connection_and_the_next_call_gets_a_new_one() {
     on_a_thread(async {
         let times = Rc::new(Cell::new(0));
