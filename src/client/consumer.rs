@@ -72,9 +72,13 @@ impl Drop for Polling {
         let now = self.0.now();
         let mut state = self.0.lock();
         state.user_deadline = None;
-        if let Some(membership) = &mut state.membership {
-            membership.on_step_undone();
+        let undone = state.membership.as_mut().and_then(|membership| {
             membership.on_poll_end(now);
+            membership.on_step_undone()
+        });
+        // Others may have these before the program hears of them again, and then it will not hear that they are gone.
+        if let Some(Step::Assign(new)) = undone {
+            new.iter().for_each(|partition| state.unassign(partition));
         }
     }
 }

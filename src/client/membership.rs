@@ -270,9 +270,10 @@ impl Membership {
         }
     }
 
-    /// The user went away while it was told: it will be told again.
-    pub fn on_step_undone(&mut self) {
-        self.step_runs = false;
+    /// The user went away while it was told: it will be told again, if it still holds then. Gives what it had begun to hear.
+    pub fn on_step_undone(&mut self) -> Option<Step> {
+        let ran = std::mem::take(&mut self.step_runs);
+        self.steps.front().filter(|_| ran).cloned()
     }
 
     /// What stopped the member and its user has not heard of. It tries again at the next poll.

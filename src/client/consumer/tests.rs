@@ -13,8 +13,10 @@ use futures_lite::future::poll_once;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::client::assignor::{Assignor, wire};
 use crate::client::fake_broker::{Asked, FakeBroker, Kind, Peer, batch_of, metadata, on_a_thread};
-use crate::client::settings::{IsolationLevel, Settings as _};
+use crate::client::membership::{Action, Joined};
+use crate::client::settings::{IsolationLevel, OffsetReset, Settings as _};
 use crate::protocol::ApiKey;
 use crate::protocol::Records;
 use crate::protocol::admin::{MetadataPartition, MetadataResponse, MetadataTopic};
@@ -165,6 +167,66 @@ async fn read(isolation: &str, from: i64) -> (Vec<(i64, String)>, Option<u64>, V
 
 fn texts(records: &[(i64, &str)]) -> Vec<(i64, String)> {
     records.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect()
+}
+
+/// A member that was dealt [`part`] and whose user has not heard of it.
+fn dealt() -> Membership {
+    let now = Duration::ZERO;
+    let mut member = Membership::new(MembershipSettings {
+        group_id: "g".into(),
+        instance_id: None,
+        assignors: vec![Assignor::Range],
+        session_timeout: PATIENCE,
+        heartbeat_interval: PATIENCE,
+        max_poll_interval: PATIENCE,
+        request_timeout: PATIENCE,
+        retry_backoff: now,
+        retry_backoff_max: now,
+        rack: None,
+        seed: 1,
+    });
+    member.on_subscription(["t".into()].into());
+    member.on_poll();
+    assert_eq!(member.next_action(now), Some(Action::FindCoordinator));
+    member.on_coordinator(Ok(()), now);
+    let Some(Action::Join(join)) = member.next_action(now) else { panic!() };
+    let joined = Joined {
+        generation: 1,
+        protocol: "range".into(),
+        leader: "other".into(),
+        member_id: "me".into(),
+        skip_assignment: false,
+        members: Vec::new(),
+    };
+    member.on_join(join.ask, Ok(joined), now);
+    let Some(Action::Sync(sync)) = member.next_action(now) else { panic!() };
+    member.on_sync(sync.ask, Ok(wire::encode_assignment(&[part()].into())), now);
+    member
+}
+
+#[test]
+fn partitions_of_a_step_that_was_not_heard_to_its_end_are_not_read() {
+    let fetcher = Fetcher::new(FetcherSettings {
+        reset: OffsetReset::Earliest,
+        isolation: IsolationLevel::ReadUncommitted,
+        check_crcs: true,
+        bytes_max: 1000,
+        partition_bytes_max: 1000,
+        retry_backoff: Duration::ZERO,
+    });
+    let shared = Arc::new(Shared::new(fetcher, Some(dealt()), None));
+    let polling = Polling(Arc::clone(&shared));
+    {
+        let mut state = shared.lock();
+        let step = state.membership.as_mut().and_then(Membership::next_step);
+        assert_eq!(step, Some(Step::Assign([part()].into())));
+        state.fetcher.assign(part(), true, wall());
+    }
+    // The program drops its poll while its listener is at it.
+    drop(polling);
+    let state = shared.lock();
+    assert!(!state.fetcher.is_assigned(&part()));
+    assert!(state.membership.as_ref().is_some_and(Membership::has_step), "it is told again");
 }
 
 /// A broker that names a coordinator at `dead` first, then itself.
