@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::connect::ConnectArgs;
 use super::group_reset::{Scope, Target, parse_scope, plan};
 use super::outcome::{Destroyed, Tally, confirm, tell_destroyed, with_hint};
-use super::show::{Output, OutputArgs, Table, or_dash, write_json};
+use super::show::{Output, OutputArgs, Table, capital, or_dash, write_json};
 use super::{Failure, unix_now_ms};
 use crate::client::ClientError;
 use crate::client::admin::{BlockingAdmin, GroupDescription, NewCommittedOffset, OffsetSpec};
@@ -151,13 +151,7 @@ pub(super) fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<(), Failure>
 
 /// `preparing-rebalance` as brokers call it.
 fn state_name(text: &str) -> String {
-    let mut name = String::new();
-    for word in text.split(['-', '_']) {
-        let (first, rest) = word.split_at(word.len().min(1));
-        name.push_str(&first.to_ascii_uppercase());
-        name.push_str(rest);
-    }
-    name
+    text.split(['-', '_']).map(capital).collect()
 }
 
 fn list(admin: &BlockingAdmin, args: &ListArgs, output: Output, out: &mut dyn Write) -> Result<(), Failure> {
@@ -555,6 +549,8 @@ mod tests {
         assert_eq!(state_name("preparing-rebalance"), "PreparingRebalance");
         assert_eq!(state_name("stable"), "Stable");
         assert_eq!(state_name("Empty"), "Empty");
+        assert_eq!(state_name("é-x"), "éX", "what is no state is for the broker to say");
+        assert_eq!(state_name(""), "");
     }
 
     #[test]

@@ -256,9 +256,9 @@ fn address(text: &str) -> Result<String, String> {
 
 /// A size as the JVM reads it.
 fn heap(text: &str) -> Result<String, String> {
-    let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    match number.parse::<u32>() {
-        Ok(1..) if matches!(unit, "m" | "M" | "g" | "G") => Ok(text.to_owned()),
+    let number = text.strip_suffix(['m', 'M', 'g', 'G']).map(str::parse::<u32>);
+    match number {
+        Some(Ok(1..)) => Ok(text.to_owned()),
         _ => Err(format!("`{text}` is no heap size; write it as 512m or 2g")),
     }
 }
@@ -320,6 +320,7 @@ mod tests {
             ("a=ringlog,pid=3", "says nothing"),
             ("a=ringlog,override=x", "override=KEY=VALUE"),
             ("a=kafka,heap=lots", "heap size"),
+            ("a=kafka,heap=2é", "heap size"),
             ("a=kafka,colour=red", "no option"),
             ("a=@", "recorded"),
         ] {

@@ -14,6 +14,7 @@ use super::options::{Flag, Manner, Words, maybe, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread};
 use crate::cli::group_reset::{Scope, parse_scope};
 use crate::cli::groups::{PartitionLag, lags};
+use crate::cli::show::capital;
 use crate::client::ClientError;
 use crate::client::admin::{BlockingAdmin, GroupDescription};
 use crate::protocol::ErrorCode;
@@ -260,11 +261,6 @@ fn consumer_groups(
 
 fn chosen(words: &Words, admin: &BlockingAdmin) -> Result<Vec<String>, Failed> {
     if words.has("all-groups") { all_groups(admin) } else { Ok(words.values("group").map(str::to_owned).collect()) }
-}
-
-fn capital(word: &str) -> String {
-    let (first, rest) = word.split_at(word.len().min(1));
-    format!("{}{rest}", first.to_ascii_uppercase())
 }
 
 fn list(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(), Failed> {

@@ -425,9 +425,12 @@ fn not_an_id(id: &str) -> String {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let bytes = URL_SAFE_NO_PAD.decode(id).map_or_else(|_| id.len() * 6 / 8, |bytes| bytes.len());
-    match id.len() > 24 {
-        true => format!("Input string with prefix `{}` is too long to be decoded as a base64 UUID", &id[..24]),
-        false => format!(
+    // Letters, not bytes: what is no id may be written in any of them.
+    match id.char_indices().nth(24) {
+        Some((end, _)) => {
+            format!("Input string with prefix `{}` is too long to be decoded as a base64 UUID", &id[..end])
+        }
+        None => format!(
             "Input string `{id}` decoded as {bytes} bytes, which is not equal to the expected 16 bytes of a base64-encoded UUID"
         ),
     }
@@ -516,6 +519,10 @@ mod tests {
         assert_eq!(
             not_an_id("abc"),
             "Input string `abc` decoded as 2 bytes, which is not equal to the expected 16 bytes of a base64-encoded UUID"
+        );
+        assert_eq!(
+            not_an_id(&"é".repeat(25)),
+            format!("Input string with prefix `{}` is too long to be decoded as a base64 UUID", "é".repeat(24))
         );
     }
 
