@@ -27,6 +27,7 @@ use crate::bench::target::BenchError;
 use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::bench::{csv, html, units};
 use crate::client::ClientError;
+use crate::compare::targets::quoted;
 
 /// The run went to its end and does not count: it lost records, the host changed, or a --fail-if condition held.
 pub(super) const EXIT_VERDICT: u8 = 6;
@@ -204,11 +205,7 @@ fn sizes(text: &str) -> Result<Sizes, Failure> {
 
 /// The call as it was made, quoted for a shell.
 pub(super) fn command_line() -> String {
-    let quoted = |word: String| {
-        let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    };
-    let mut words = std::env::args().map(quoted);
+    let mut words = std::env::args().map(|word| quoted(&word));
     let program = words.next().unwrap_or_default();
     let name =
         Path::new(&program).file_name().map_or_else(|| program.clone(), |name| name.to_string_lossy().into_owned());
@@ -239,6 +236,22 @@ pub(super) fn try_path(path: &Path) -> Result<(), Failure> {
     tried.map(drop).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::from)
 }
 
+/// A report and where it goes.
+type ToWrite<'w> = (&'w Option<PathBuf>, &'w dyn Fn() -> String);
+
+/// Writes reports. One that fails does not keep the rest from being written: a full disk costs one file, not what was measured.
+pub(super) fn write_files(reports: &[ToWrite<'_>]) -> anyhow::Result<()> {
+    let mut written = Ok(());
+    for (path, text) in reports {
+        if let Some(path) = path
+            && let Err(error) = fs::write(path, text())
+        {
+            written = Err(anyhow!(error).context(format!("cannot write {}", path.display())));
+        }
+    }
+    written
+}
+
 /// The first Ctrl-C ends the run and its report is written; the second ends the process.
 pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
     let listening = move || {
@@ -261,18 +274,11 @@ pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
 
 /// Writes what was asked for, prints the result, and judges.
 fn conclude(run: &Run, output: &OutputArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let mut written = Ok(());
-    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| {
-        if let Some(path) = path
-            && let Err(error) = fs::write(path, text())
-        {
-            // The rest is written and printed all the same: a full disk costs one file, not the run.
-            written = Err(anyhow!(error).context(format!("cannot write {}", path.display())));
-        }
-    };
-    write(&output.out, &|| run.to_json());
-    write(&output.html, &|| html::page(std::slice::from_ref(run)));
-    write(&output.omb_out, &|| format!("{:#}\n", omb::result(run)));
+    let written = write_files(&[
+        (&output.out, &|| run.to_json()),
+        (&output.html, &|| html::page(std::slice::from_ref(run))),
+        (&output.omb_out, &|| format!("{:#}\n", omb::result(run))),
+    ]);
     match output.output {
         Format::Table => write_table(out, std::slice::from_ref(run))?,
         Format::Json => out.write_all(run.to_json().as_bytes())?,

@@ -4,7 +4,6 @@
 //! (`compare::run`). Always: report paths are tried before anything is measured; Ctrl-C ends it in order, what was measured is
 //! reported and can be gone on with; talk goes to stderr; a target that lost records ends it with exit code 6.
 
-use std::fs;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -221,17 +220,10 @@ fn listen_for_the_end(cancel: Cancel) {
 /// Writes what was asked for, prints the result, and judges.
 fn conclude(outcome: &Outcome, args: &CompareArgs, out: &mut impl Write) -> Result<(), Failure> {
     let comparison = &outcome.comparison;
-    let mut written = Ok(());
-    let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| {
-        if let Some(path) = path
-            && let Err(error) = fs::write(path, text())
-        {
-            // The rest is written and printed all the same: a full disk costs one file, not an hour.
-            written = Err(anyhow!(error).context(format!("cannot write {}", path.display())));
-        }
-    };
-    write(&args.out, &|| comparison.to_json());
-    write(&args.html, &|| html::page(comparison));
+    let written = super::bench::write_files(&[
+        (&args.out, &|| comparison.to_json()),
+        (&args.html, &|| html::page(comparison)),
+    ]);
     match args.output {
         Format::Table => write_table(out, comparison)?,
         Format::Json => out.write_all(comparison.to_json().as_bytes())?,

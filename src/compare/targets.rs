@@ -269,7 +269,7 @@ pub(super) fn list(cores: &[usize]) -> String {
 }
 
 /// A word a shell leaves as it is.
-pub(super) fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
