@@ -17,7 +17,7 @@ use regex::Regex;
 
 use super::connect::ConnectArgs;
 use super::offset_range::{Begin, OffsetRange, Until, parse};
-use super::outcome::with_hint;
+use super::outcome::{listed, with_hint};
 use super::record_format::{Format, Shown, TOKENS, envelope, unescape};
 use super::{EXIT_INTERRUPTED, Failure, unix_now_ms};
 use crate::client::admin::{BlockingAdmin, OffsetSpec};
@@ -178,7 +178,8 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
                 partitions.iter().map(|one| (name.clone(), *one, OffsetSpec::Latest)).collect::<Vec<_>>()
             };
             for end in admin.list_offsets(topics.iter().flat_map(ask).collect(), committed)? {
-                ends.extend(Some(place(&end.topic, end.partition)).zip(end.offset));
+                // Without its end a partition would be read for ever.
+                ends.extend(Some(place(&end.topic, end.partition)).zip(listed(&end)?));
             }
         }
     } else {
@@ -304,10 +305,8 @@ fn bounds(
         let asked = places.iter().map(|(topic, partition)| (topic.clone(), *partition, spec)).collect();
         let mut offsets = BTreeMap::new();
         for one in admin.list_offsets(asked, committed)? {
-            if let Some(error) = &one.error {
-                return Err(anyhow!("{}-{}: {error}", one.topic, one.partition).into());
-            }
-            offsets.insert((one.topic, one.partition), one.offset);
+            let offset = listed(&one)?;
+            offsets.insert((one.topic, one.partition), offset);
         }
         Ok(offsets)
     };

@@ -105,26 +105,34 @@ pub(super) fn plan(
         let end = told(&ends, topic, *partition)?;
         let found = committed.iter().find(|one| one.topic == *topic && one.partition == *partition);
         let from = found.and_then(|one| one.offset);
-        let late = by_time.iter().find(|one| one.topic == *topic && one.partition == *partition);
-        let late = late.and_then(|one| one.offset);
+        let late = match target {
+            Target::Moment(_) => listed(&by_time, topic, *partition)?,
+            _ => None,
+        };
         moves.push(choose(target, (topic, *partition), from, (start, end), late));
     }
     Ok(moves)
 }
 
 fn told(offsets: &[ListedOffset], topic: &str, partition: i32) -> Result<i64, ClientError> {
-    let one = offsets.iter().find(|one| one.topic == topic && one.partition == partition);
-    match one {
+    listed(offsets, topic, partition)?.ok_or_else(|| untold(topic, partition))
+}
+
+/// `None`: there is no such record, which an offset that could not be looked up must not be taken for.
+fn listed(offsets: &[ListedOffset], topic: &str, partition: i32) -> Result<Option<i64>, ClientError> {
+    match offsets.iter().find(|one| one.topic == topic && one.partition == partition) {
         Some(ListedOffset { error: Some(error), .. }) => Err(ClientError::broker(
             format_args!("partition {topic}-{partition}"),
             crate::protocol::ErrorCode(error.code),
             Some(&error.message),
         )),
-        Some(ListedOffset { offset: Some(offset), .. }) => Ok(*offset),
-        _ => Err(ClientError::Misuse(
-            format!("the broker does not tell where {topic}-{partition} begins and ends").into(),
-        )),
+        Some(ListedOffset { offset, .. }) => Ok(*offset),
+        None => Err(untold(topic, partition)),
     }
+}
+
+fn untold(topic: &str, partition: i32) -> ClientError {
+    ClientError::Misuse(format!("the broker does not tell where {topic}-{partition} begins and ends").into())
 }
 
 fn choose(target: Target, place: (&str, i32), from: Option<i64>, (start, end): (i64, i64), late: Option<i64>) -> Move {
@@ -170,6 +178,16 @@ mod tests {
         let late = choose(Target::Moment(5), ("t", 0), None, (10, 20), None);
         assert!(late.too_late && late.to == 20 && late.bounded.is_none());
         assert_eq!(choose(Target::Offset(99), ("t", 0), None, (10, 20), None).bounded, Some(99));
+    }
+
+    #[test]
+    fn a_moment_that_could_not_be_looked_up_moves_nothing() {
+        crate::cli::outcome::tests::deaf_to_times(|admin| {
+            let places = [("t".to_owned(), 0), ("t".to_owned(), 1)];
+            assert_eq!(plan(admin, Target::Latest, &places, &[]).unwrap().len(), 2);
+            let error = plan(admin, Target::Moment(1), &places, &[]).unwrap_err().to_string();
+            assert!(error.contains("partition t-1"), "{error}");
+        });
     }
 
     #[test]

@@ -93,12 +93,12 @@ pub(super) fn run(args: &OffsetsArgs, out: &mut dyn Write) -> Result<(), Failure
     let first = ask(time.unwrap_or(OffsetSpec::Earliest))?;
     let ends = if time.is_none() { ask(OffsetSpec::Latest)? } else { Vec::new() };
     for one in first {
-        if let Some(error) = &one.error {
+        let end = ends.iter().find(|end| (&end.topic, end.partition) == (&one.topic, one.partition));
+        if let Some(error) = one.error.as_ref().or_else(|| end?.error.as_ref()) {
             tally.failed(&format!("{}-{}", one.topic, one.partition), error);
             continue;
         }
         tally.done();
-        let end = ends.iter().find(|end| (&end.topic, end.partition) == (&one.topic, one.partition));
         lines.push(Line {
             log_start_offset: one.offset.filter(|_| time.is_none()),
             log_end_offset: end.and_then(|end| end.offset),

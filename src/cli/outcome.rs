@@ -5,11 +5,12 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use anyhow::anyhow;
 use serde::Serialize;
 
 use super::show::{Output, nearest, write_json};
 use super::{EXIT_FAILED, EXIT_PARTIAL, Failure, problems};
-use crate::client::admin::{BlockingAdmin, ItemError};
+use crate::client::admin::{BlockingAdmin, ItemError, ListedOffset};
 use crate::protocol::ErrorCode;
 
 /// Counts what was done and what was not.
@@ -80,6 +81,14 @@ pub(super) fn tell_destroyed<'d, O: Serialize>(
     tally.end()
 }
 
+/// The offset that was asked for; `None`: there is no such record. Errors: the broker does not tell, which must not be taken for that.
+pub(super) fn listed(one: &ListedOffset) -> anyhow::Result<Option<i64>> {
+    match &one.error {
+        Some(error) => Err(anyhow!("{}-{}: {error}", one.topic, one.partition)),
+        None => Ok(one.offset),
+    }
+}
+
 /// The error with the name that was meant, where the topic or group is not there.
 pub(super) fn with_hint(admin: &BlockingAdmin, name: &str, error: &ItemError) -> String {
     let names: Vec<String> = match ErrorCode(error.code) {
@@ -123,5 +132,86 @@ pub(super) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
             writeln!(stderr, "nothing was done")?;
             Err(Failure::Told(EXIT_FAILED))
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::client::fake_broker::{FakeBroker, metadata, on_a_thread};
+    use crate::client::settings::AdminSettings;
+    use crate::client::{Admin, Settings as _};
+    use crate::protocol::ApiKey;
+    use crate::protocol::admin::{
+        ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+        MetadataPartition, MetadataResponse, MetadataTopic,
+    };
+    use tokio::net::TcpListener;
+
+    /// Runs `test` with a broker whose topic `t` has two partitions of ten records, and which cannot look up moments in the second.
+    /// Whatever else it is asked for is not answered: the connection ends.
+    pub(in crate::cli) fn deaf_to_times(test: impl FnOnce(&BlockingAdmin)) {
+        let (listening, address) = std::sync::mpsc::channel();
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let broker = std::thread::spawn(move || {
+            on_a_thread(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let port = listener.local_addr().unwrap().port();
+                let _broker = FakeBroker::on(listener, move |_, mut peer| async move {
+                    peer.greet().await;
+                    while let Some(asked) = peer.next().await {
+                        match asked.api {
+                            ApiKey::Metadata => peer.answer(&asked, &topic(port)).await,
+                            ApiKey::ListOffsets => peer.answer(&asked, &offsets(&asked.read())).await,
+                            _ => return,
+                        }
+                    }
+                });
+                listening.send(port).unwrap();
+                _ = end.await;
+            });
+        });
+        let admin = AdminSettings::builder()
+            .set("bootstrap.servers", format!("127.0.0.1:{}", address.recv().unwrap()))
+            .set("client.id", "tester")
+            .set("retries", 0)
+            .build()
+            .unwrap();
+        test(&Admin::new(admin).unwrap().blocking());
+        drop(ended);
+        broker.join().unwrap();
+    }
+
+    fn topic(port: u16) -> MetadataResponse<'static> {
+        let partition = |partition_index| MetadataPartition {
+            partition_index,
+            leader_id: 1,
+            replica_nodes: vec![1],
+            isr_nodes: vec![1],
+            ..Default::default()
+        };
+        let topic = MetadataTopic {
+            name: Some("t".into()),
+            topic_id: crate::types::TopicId::from_bytes([7; 16]),
+            partitions: vec![partition(0), partition(1)],
+            ..Default::default()
+        };
+        MetadataResponse { topics: vec![topic], ..metadata(&[(1, port)]) }
+    }
+
+    fn offsets(request: &ListOffsetsRequest<'_>) -> ListOffsetsResponse<'static> {
+        let topics = request.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|one| {
+                let (error_code, offset) = match (one.timestamp, one.partition_index) {
+                    (-2, _) => (ErrorCode::NONE, 0),
+                    (0.., 1) => (ErrorCode::KAFKA_STORAGE_ERROR, -1),
+                    _ => (ErrorCode::NONE, 10),
+                };
+                let partition_index = one.partition_index;
+                ListOffsetsPartitionResponse { partition_index, error_code, offset, ..Default::default() }
+            });
+            ListOffsetsTopicResponse { name: "t".into(), partitions: partitions.collect() }
+        });
+        ListOffsetsResponse { topics: topics.collect(), ..Default::default() }
     }
 }

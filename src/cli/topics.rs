@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::connect::ConnectArgs;
 use super::moments::parse_moment;
-use super::outcome::{Destroyed, Tally, confirm, tell_destroyed, with_hint};
+use super::outcome::{Destroyed, Tally, confirm, listed, tell_destroyed, with_hint};
 use super::serve_args::key_value;
 use super::show::{Output, OutputArgs, Table, joined, nearest, or_dash, write_json};
 use super::{Failure, unix_now_ms};
@@ -642,9 +642,34 @@ fn places(
     };
     let moment = parse_moment(moment, unix_now_ms(), &TimeZone::system()).map_err(|why| anyhow!(why))?;
     let asked = partitions.iter().map(|one| (topic.to_owned(), *one, OffsetSpec::Timestamp(moment))).collect();
-    let found = admin.list_offsets(asked, false)?.into_iter();
-    // No record as late: all are older, so all go.
-    Ok(found
-        .map(|one| (one.topic, one.partition, one.offset.map_or(RecordsBefore::HighWatermark, RecordsBefore::Offset)))
-        .collect())
+    let mut places = Vec::new();
+    for one in admin.list_offsets(asked, false)? {
+        // No record as late: all are older, so all go.
+        let before = listed(&one)?.map_or(RecordsBefore::HighWatermark, RecordsBefore::Offset);
+        places.push((one.topic, one.partition, before));
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::outcome::tests::deaf_to_times;
+
+    #[test]
+    fn a_moment_that_could_not_be_looked_up_trims_nothing() {
+        deaf_to_times(|admin| {
+            let args = TrimArgs {
+                name: "t".to_owned(),
+                before: "@-1h".to_owned(),
+                partitions: Vec::new(),
+                dry_run: false,
+                yes: true,
+            };
+            let mut out = Vec::new();
+            let Err(Failure::Operation(error)) = trim(admin, &args, Output::Table, &mut out) else { panic!("trimmed") };
+            assert!(error.to_string().starts_with("t-1: "), "{error}");
+            assert!(out.is_empty());
+        });
+    }
 }
