@@ -157,6 +157,69 @@ fn a_group_goes_on_where_what_was_written_ended() {
     assert_eq!((code, out.as_str()), (5, "readers\n"));
 }
 
+/// What the group has yet to read of the topic.
+fn rest(shell: &Shell, topic: &str, group: &str) -> Vec<String> {
+    let mut lines: Vec<String> = shell.ok(&["consume", topic, "-g", group, "-e"]).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn partitions_of_which_nothing_was_written_are_left_to_the_group() {
+    let shell = Shell::start();
+    shell.ok(&["topics", "create", "words", "-p", "3"]);
+    for partition in ["0", "1", "2"] {
+        let lines: String = (0..5).map(|number| format!("{partition}{number}\n")).collect();
+        shell.produce(&["words", "-p", partition], &lines);
+    }
+    let bootstrap = shell.target.bootstrap();
+    let all: Vec<String> = (0..3).flat_map(|of| (0..5).map(move |number| format!("{of}{number}"))).collect();
+    // The first poll gives all three.
+    let console = ["kafka-console-consumer", "--bootstrap-server", &bootstrap, "--topic", "words", "--from-beginning"];
+    let verifiable = ["kafka-verifiable-consumer", "--bootstrap-server", &bootstrap, "--topic", "words", "--verbose"];
+    for (group, words) in [
+        ("own", &["consume", "words", "-n", "5", "-g", "own"][..]),
+        ("console", &[&console[..], &["--max-messages", "5", "--group", "console"]].concat()),
+        (
+            "verifiable",
+            &[&verifiable[..], &["--enable-autocommit", "--max-messages", "5", "--group-id", "verifiable"]].concat(),
+        ),
+    ] {
+        let first = shell.ok(words);
+        let mut lines: Vec<String> = match group {
+            "verifiable" => {
+                let events = first.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let records = events.filter(|event| event["name"] == "record_data");
+                records.map(|event| event["value"].as_str().unwrap().to_owned()).collect()
+            }
+            _ => first.lines().map(str::to_owned).collect(),
+        };
+        assert_eq!(lines.len(), 5, "{first}");
+        lines.extend(rest(&shell, "words", group));
+        lines.sort();
+        assert_eq!(lines, all, "{group}");
+    }
+}
+
+#[test]
+fn what_nobody_took_is_not_committed() {
+    let shell = Shell::start();
+    shell.ok(&["topics", "create", "words", "-p", "1"]);
+    shell.produce(&["words"], "1\n2\n3\n");
+    let bootstrap = shell.target.bootstrap();
+    let console = ["kafka-console-consumer", "--bootstrap-server", &bootstrap, "--topic", "words", "--from-beginning"];
+    for (group, words) in [
+        ("own", &["consume", "words", "-g", "own"][..]),
+        ("console", &[&console[..], &["--group", "console"]].concat()),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = shell.command(words).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert!(ended.status.success(), "{group}: {ended:?}");
+        assert_eq!(rest(&shell, "words", group), ["1", "2", "3"], "{group}");
+    }
+}
+
 #[test]
 fn offsets_settings_and_the_cluster_are_shown() {
     let shell = Shell::start();

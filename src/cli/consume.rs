@@ -201,7 +201,6 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
         look: &look,
         left: args.num.unwrap_or(u64::MAX),
         ends,
-        next: BTreeMap::new(),
     };
     let ended = reading.run(&mut consumer, args, &interrupted);
     consumer.close_sync(CLOSE);
@@ -358,8 +357,40 @@ struct Reading<'r, W: Write> {
     left: u64,
     /// Where each partition ends, exclusive.
     ends: BTreeMap<TopicPartition, i64>,
-    /// The offset behind the last record written of each partition.
-    next: BTreeMap<TopicPartition, i64>,
+}
+
+/// Where partitions are to be read again, because a poll gave what was not written. A poll moves the positions of all that it
+/// gives, also of partitions none of whose records came to be written, and positions are what is committed.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten(BTreeMap<TopicPartition, Offset>);
+
+impl Unwritten {
+    /// All of a poll: how much of it arrived is not known, and rather all of it twice than a record never.
+    pub(super) fn all(batches: &[RecordBatch]) -> Self {
+        let begin = |batch: &RecordBatch| match batch.iter().next()? {
+            Ok(view) => Some(view.offset),
+            Err(_) => Offset::new(batch.info().base_offset),
+        };
+        // The first batch of a partition comes last, and its offset stays.
+        Self(batches.iter().rev().filter_map(|batch| Some((batch.partition().clone(), begin(batch)?))).collect())
+    }
+
+    /// That record, and what comes after it.
+    pub(super) fn from(&mut self, at: &TopicPartition, offset: Offset) {
+        if !self.0.contains_key(at) {
+            self.0.insert(at.clone(), offset);
+        }
+    }
+
+    /// Moves the positions back.
+    pub(super) fn give_back(self, consumer: &Consumer) {
+        for (at, offset) in &self.0 {
+            if consumer.known_position(at).is_some_and(|position| position > *offset) {
+                // A partition that went to another member is that one's matter.
+                _ = consumer.seek(at, *offset);
+            }
+        }
+    }
 }
 
 impl<W: Write> Reading<'_, W> {
@@ -368,37 +399,33 @@ impl<W: Write> Reading<'_, W> {
         while self.left > 0 && !interrupted.load(Ordering::Relaxed) {
             match consumer.poll_batches_sync(POLL) {
                 Ok(batches) => {
-                    for batch in &batches {
-                        if let Err(failure) = self.write(batch) {
-                            self.forget_unwritten(consumer);
-                            return Err(failure);
-                        }
-                    }
-                    self.out.flush()?;
+                    let mut unwritten = Unwritten::default();
+                    let written = batches.iter().try_for_each(|batch| self.write(batch, &mut unwritten));
+                    let written = written.and_then(|()| Ok(self.out.flush()?));
+                    let unwritten = if written.is_ok() { unwritten } else { Unwritten::all(&batches) };
+                    // Before the next poll, which may commit positions.
+                    unwritten.give_back(consumer);
+                    written?;
                 }
                 Err(ConsumerError::Woken) => break,
                 Err(error) if error.retriable() => args.connect.say(format_args!("{error}; trying again")),
-                Err(error) => {
-                    self.out.flush()?;
-                    return Err(failed(error));
-                }
+                Err(error) => return Err(failed(error)),
             }
             if bounded && self.all_ended(consumer, args.group.is_some()) {
                 break;
             }
         }
-        self.forget_unwritten(consumer);
         Ok(())
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+    fn write(&mut self, batch: &RecordBatch, unwritten: &mut Unwritten) -> Result<(), Failure> {
         let at = batch.partition();
         let end = self.ends.get(at).copied().unwrap_or(i64::MAX);
         let mut text = Vec::new();
-        let mut next = None;
         for view in batch.iter() {
             let view = view.map_err(|why| anyhow!("{at}: a damaged batch: {why}"))?;
             if self.left == 0 || view.offset.value() >= end {
+                unwritten.from(at, view.offset);
                 break;
             }
             self.left -= 1;
@@ -416,9 +443,7 @@ impl<W: Write> Reading<'_, W> {
             };
             self.look.render(&shown, &mut text);
             self.out.write_all(&text)?;
-            next = Some(view.offset.value() + 1);
         }
-        self.next.extend(next.map(|next| (at.clone(), next)));
         Ok(())
     }
 
@@ -441,17 +466,5 @@ impl<W: Write> Reading<'_, W> {
             }
         }
         all
-    }
-
-    /// What was read ahead and not written is not committed.
-    fn forget_unwritten(&mut self, consumer: &Consumer) {
-        for (at, next) in &self.next {
-            if let Some(next) = Offset::new(*next)
-                && consumer.known_position(at).is_some_and(|position| position > next)
-            {
-                // A partition that went to another member is that one's matter.
-                _ = consumer.seek(at, next);
-            }
-        }
     }
 }

@@ -4,7 +4,6 @@
 //! was written is what a group has read: the rest of a batch is given back before the farewell. Source: Kafka 4.4's ConsoleConsumer,
 //! asked.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,8 @@ use super::options::{Flag, Manner, Words, switch, value};
 use super::topics::topic_pattern;
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, deprecated, key_values};
 use crate::cli::connect::check_brokers;
-use crate::cli::consume::interruptible;
+use crate::cli::consume::{Unwritten, interruptible};
+use crate::client::consumer::RecordBatch;
 use crate::client::{Consumer, ConsumerError, ConsumerSettings};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
 
@@ -115,7 +115,7 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
         (None, _, None) => {}
     }
     let interrupted = interruptible(&io, consumer.handle());
-    let mut reading = Reading { written: 0, next: BTreeMap::new(), last: Instant::now() };
+    let mut reading = Reading { written: 0, last: Instant::now() };
     let ended = loop {
         if reading.written >= call.records_max || interrupted.load(Ordering::Relaxed) {
             break Ok(());
@@ -126,7 +126,6 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
             Err(stop) => break Err(stop),
         }
     };
-    reading.give_back(&consumer);
     consumer.close_sync(Duration::from_secs(10));
     let flushed = desk.out.flush();
     eprintln!("Processed a total of {} messages", reading.written);
@@ -142,8 +141,6 @@ fn unknown_error(why: &str) -> Stop {
 
 struct Reading {
     written: u64,
-    /// The offset behind the last record written of each partition.
-    next: BTreeMap<TopicPartition, i64>,
     /// When the last record came.
     last: Instant,
 }
@@ -163,29 +160,14 @@ impl Reading {
             }
             Err(error) => return Err(unknown_error(&error.to_string())),
         };
-        let mut text = Vec::new();
-        for batch in &batches {
-            let kind = batch.timestamp_kind();
-            let mut next = None;
-            for view in batch.iter() {
-                let view = view.map_err(|why| unknown_error(&format!("a damaged batch: {why}")))?;
-                if self.written >= call.records_max {
-                    break;
-                }
-                text.clear();
-                self.written += 1;
-                match call.formatter.write(batch.partition(), kind, &view, &mut text) {
-                    Ok(()) => desk.out.write_all(&text)?,
-                    Err(why) if call.skip => {
-                        eprintln!("ERROR Error processing message, skipping this message: \n{why}")
-                    }
-                    Err(why) => return Err(unknown_error(&why)),
-                }
-                next = Some(view.offset.value() + 1);
-            }
-            self.next.extend(next.map(|next| (batch.partition().clone(), next)));
-        }
-        desk.out.flush()?;
+        let mut unwritten = Unwritten::default();
+        let written = self.write(&batches, call, desk, &mut unwritten);
+        let arrived = desk.out.flush().map_err(Stop::from);
+        let lost = arrived.is_err() || matches!(written, Err(Stop::Io(_)));
+        let unwritten = if lost { Unwritten::all(&batches) } else { unwritten };
+        // Before the next poll, which may commit positions.
+        unwritten.give_back(consumer);
+        written.and(arrived)?;
         if !batches.is_empty() {
             self.last = Instant::now();
         } else if call.timeout.is_some_and(|timeout| self.last.elapsed() >= timeout) {
@@ -197,16 +179,39 @@ impl Reading {
         Ok(true)
     }
 
-    /// What was read ahead and not written is not committed.
-    fn give_back(&self, consumer: &Consumer) {
-        for (place, next) in &self.next {
-            if let Some(next) = Offset::new(*next)
-                && consumer.known_position(place).is_some_and(|position| position > next)
-            {
-                // A partition that went to another member is that one's matter.
-                _ = consumer.seek(place, next);
+    /// As in Kafka, a record that cannot be shown ends the tool and counts as read.
+    fn write(
+        &mut self,
+        batches: &[RecordBatch],
+        call: &Call,
+        desk: &mut Desk<'_>,
+        unwritten: &mut Unwritten,
+    ) -> Result<(), Stop> {
+        let mut text = Vec::new();
+        let mut failed = Ok(());
+        for batch in batches {
+            let kind = batch.timestamp_kind();
+            for view in batch.iter() {
+                let view = view.map_err(|why| {
+                    *unwritten = Unwritten::all(batches);
+                    unknown_error(&format!("a damaged batch: {why}"))
+                })?;
+                if self.written >= call.records_max || failed.is_err() {
+                    unwritten.from(batch.partition(), view.offset);
+                    break;
+                }
+                text.clear();
+                self.written += 1;
+                match call.formatter.write(batch.partition(), kind, &view, &mut text) {
+                    Ok(()) => desk.out.write_all(&text)?,
+                    Err(why) if call.skip => {
+                        eprintln!("ERROR Error processing message, skipping this message: \n{why}")
+                    }
+                    Err(why) => failed = Err(unknown_error(&why)),
+                }
             }
         }
+        failed
     }
 }
 

@@ -13,6 +13,7 @@ use super::options::{Flag, Manner, Words, switch, value};
 use super::producer_perf::converted;
 use super::verifiable_producer::{stop_flag, tell, tell_name};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, config_exception};
+use crate::cli::consume::Unwritten;
 use crate::cli::unix_now_ms;
 use crate::client::consumer::{ConsumerHandle, Heard, OffsetAndMetadata, RebalanceListener};
 use crate::client::{Consumer, ConsumerError, ConsumerSettings, Record};
@@ -162,15 +163,16 @@ fn run(words: &Words, _: &mut Desk<'_>) -> Result<(), Stop> {
         if records.is_empty() {
             continue;
         }
-        let next = received(&records, call.records - consumed, call.verbose);
+        let left = call.records - consumed;
+        let next = received(&records, left, call.verbose);
         consumed += next.values().map(|(count, _)| count).sum::<u64>();
         if call.auto_commit {
             // What is over the number asked for was not consumed.
-            for (place, (_, offset)) in &next {
-                if let Some(offset) = Offset::new(*offset) {
-                    _ = consumer.seek(place, offset);
-                }
+            let mut over = Unwritten::default();
+            for record in records.iter().skip(usize::try_from(left).unwrap_or(usize::MAX)) {
+                over.from(&place(record), record.offset);
             }
+            over.give_back(&consumer);
         } else {
             commit(&consumer, &next);
         }
@@ -188,12 +190,16 @@ fn run(words: &Words, _: &mut Desk<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
+fn place(record: &Record) -> TopicPartition {
+    TopicPartition { topic: record.topic.clone(), partition: record.partition }
+}
+
 /// Tells of a poll; of each partition how many records were taken, at most `left` in all, and the offset behind the last.
 fn received(records: &[Record], left: u64, verbose: bool) -> BTreeMap<TopicPartition, (u64, i64)> {
     let mut taken: BTreeMap<TopicPartition, (u64, i64)> = BTreeMap::new();
     let mut summaries: Vec<(TopicPartition, u64, i64, i64)> = Vec::new();
     for record in records.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
-        let place = TopicPartition { topic: record.topic.clone(), partition: record.partition };
+        let place = place(record);
         let offset = record.offset.value();
         if verbose {
             let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
