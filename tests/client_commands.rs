@@ -134,6 +134,24 @@ fn what_is_produced_is_consumed_by_offset_by_time_and_as_json() {
 }
 
 #[test]
+fn what_was_read_before_a_fault_is_delivered() {
+    let shell = Shell::start();
+    shell.ok(&["topics", "create", "words", "-p", "1"]);
+    let (good, missing) = (shell.home.path().join("good"), shell.home.path().join("missing"));
+    std::fs::write(&good, "1\n2\n3\n").unwrap();
+    let (good, missing) = (good.to_str().unwrap(), missing.to_str().unwrap());
+    // A linger that outlasts the command, unless its end sends what is open.
+    let lingering = ["produce", "words", "-X", "linger.ms=60000", good];
+    let (code, _, err) = shell.run(&[&lingering[..], &[missing]].concat());
+    assert!(code == 1 && err.contains("missing"), "{code}: {err}");
+    assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n");
+    let (code, _, err) =
+        shell.feed(&["produce", "words", "-X", "linger.ms=60000", "-f", "%p %v\\n"], b"0 4\n-1 5\n");
+    assert!(code == 1, "{err}");
+    assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n4\n");
+}
+
+#[test]
 fn a_group_goes_on_where_what_was_written_ended() {
     let shell = Shell::start();
     shell.ok(&["topics", "create", "words", "-p", "1"]);

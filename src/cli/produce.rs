@@ -135,21 +135,16 @@ pub(super) fn run(args: &ProduceArgs) -> Result<(), Failure> {
         verbose: args.connect.verbose,
         pace: args.rate.map(|rate| (rate, Instant::now(), 0)),
     };
-    if args.files.is_empty() {
-        sending.send_all(&mut io::stdin().lock(), input)?;
-    } else {
-        for file in &args.files {
-            let mut opened = File::open(file).with_context(|| file.display().to_string())?;
-            sending.send_all(&mut opened, input.clone()).map_err(|failure| match failure {
-                Failure::Operation(error) => Failure::Operation(error.context(file.display().to_string())),
-                other => other,
-            })?;
-        }
-    }
-    let connect = args.connect.clone();
-    let delivered = sending.end()?;
-    if connect.verbose {
-        connect.say(format_args!("{delivered} records sent to {}", args.topic));
+    let read = sending.send_inputs(&args.files, &input);
+    // Whatever ended the reading, what was read before it is delivered.
+    let ended = sending.end();
+    let delivered = match read {
+        // Of records that failed it was told already, and their exit code says more.
+        Ok(()) | Err(Failure::Told(_)) => ended?,
+        Err(failure) => return Err(failure),
+    };
+    if args.connect.verbose {
+        args.connect.say(format_args!("{delivered} records sent to {}", args.topic));
     }
     Ok(())
 }
@@ -189,6 +184,20 @@ struct Sending {
 }
 
 impl Sending {
+    fn send_inputs(&mut self, files: &[PathBuf], input: &Input) -> Result<(), Failure> {
+        if files.is_empty() {
+            return self.send_all(&mut io::stdin().lock(), input.clone());
+        }
+        for file in files {
+            let mut opened = File::open(file).with_context(|| file.display().to_string())?;
+            self.send_all(&mut opened, input.clone()).map_err(|failure| match failure {
+                Failure::Operation(error) => Failure::Operation(error.context(file.display().to_string())),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
     fn send_all(&mut self, from: &mut dyn Read, input: Input) -> Result<(), Failure> {
         let mut cutter = Cutter::new(input);
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -200,14 +209,9 @@ impl Sending {
             };
             cutter.feed(&chunk[..count]).map_err(|why| anyhow!(why))?;
             loop {
-                match cutter.cut(count == 0) {
-                    Ok(Some(given)) => self.send(given)?,
-                    Ok(None) => break,
-                    Err(why) => {
-                        // What came before is delivered all the same.
-                        self.settle(0);
-                        return Err(anyhow!(why).into());
-                    }
+                match cutter.cut(count == 0).map_err(|why| anyhow!(why))? {
+                    Some(given) => self.send(given)?,
+                    None => break,
                 }
             }
             if count == 0 {
@@ -238,10 +242,9 @@ impl Sending {
         match block_on(self.producer.send(record)) {
             Ok(delivery) => self.untold.push_back(delivery),
             Err(error @ (SendError::NoTopic { .. } | SendError::Fatal { .. } | SendError::Closed)) => {
-                self.settle(0);
                 self.late |= matches!(error, SendError::NoTopic { .. });
                 self.tell(&error);
-                return Err(self.failure());
+                return Err(Failure::Told(super::EXIT_FAILED));
             }
             Err(error) => self.tell(&error),
         }

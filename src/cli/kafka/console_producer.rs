@@ -112,30 +112,11 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let io = client_thread()?;
     let producer = Producer::on(&io, settings).map_err(|error| Stop::Said(error.to_string()))?;
     let mut sending = Sending { producer, topic, sync: words.has("sync"), untold: VecDeque::new() };
-    let prompt = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let mut input = io::stdin().lock();
-    let mut line = Vec::new();
-    loop {
-        if prompt {
-            write!(desk.out, ">")?;
-            desk.out.flush()?;
-        }
-        line.clear();
-        if input.read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        match reader.read(strip_line_end(&line)) {
-            Ok(record) => sending.send(record)?,
-            Err(why) => {
-                sending.settle(0);
-                return Err(exception(why));
-            }
-        }
-    }
-    // Open batches go now instead of after their linger.
+    let read = sending.send_lines(&mut reader, desk);
+    // Whatever ended the reading: open batches go now instead of after their linger.
     sending.producer.flush_sync();
     sending.settle(0);
-    Ok(())
+    read
 }
 
 fn exception(why: String) -> Stop {
@@ -173,7 +154,24 @@ struct Sending<'s> {
 }
 
 impl Sending<'_> {
-    fn send(&mut self, mut record: ProducerRecord) -> Result<(), Stop> {
+    fn send_lines(&mut self, reader: &mut LineReader, desk: &mut Desk<'_>) -> Result<(), Stop> {
+        let prompt = io::stdin().is_terminal() && io::stdout().is_terminal();
+        let mut input = io::stdin().lock();
+        let mut line = Vec::new();
+        loop {
+            if prompt {
+                write!(desk.out, ">")?;
+                desk.out.flush()?;
+            }
+            line.clear();
+            if input.read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            self.send(reader.read(strip_line_end(&line)).map_err(exception)?);
+        }
+    }
+
+    fn send(&mut self, mut record: ProducerRecord) {
         record.topic = self.topic.into();
         let sizes = (record.key.as_ref().map(|key| key.len()), record.value.as_ref().map(|value| value.len()));
         match block_on(self.producer.send(record)) {
@@ -181,7 +179,6 @@ impl Sending<'_> {
             Err(error) => self.tell(sizes, &error),
         }
         self.settle(if self.sync { 0 } else { UNTOLD_MAX });
-        Ok(())
     }
 
     fn settle(&mut self, left: usize) {
