@@ -71,6 +71,7 @@ async fn read(
     let plan = FetchPlan { partition_max_bytes: 4 << 20, max_wait: Duration::from_millis(100), ..FetchPlan::default() };
     let mut read = 0u64;
     let mut told = 0;
+    let mut unreadable = None;
     for mut reader in Reader::all(&cluster.network, &topic, &positions, plan) {
         while !reader.is_idle() {
             if cancelled() {
@@ -79,7 +80,7 @@ async fn read(
                     units::grouped(read)
                 )));
             }
-            reader
+            let fetched = reader
                 .fetch(&cluster.network, |met| match met {
                     Met::Record(partition, offset, _, value) => {
                         read += 1;
@@ -90,10 +91,22 @@ async fn read(
                         );
                     }
                     Met::Damaged(partition, first, last) => {
-                        (first..=last).for_each(|offset| ledger.on_read(partition, offset, Read::Unknown));
+                        // The last offset is of the damaged bytes, too: it may be any number.
+                        let end = ends.get(partition as usize).copied().unwrap_or(0);
+                        (first..=last.min(end - 1)).for_each(|offset| ledger.on_read(partition, offset, Read::Unknown));
                     }
                 })
-                .await?;
+                .await;
+            match fetched {
+                Ok(_) => {}
+                // No consumer gets past it either: what was acknowledged behind it counts as lost.
+                Err(error @ BenchError::Unreadable { partition, offset, .. }) => {
+                    ledger.on_read(partition, offset, Read::Unknown);
+                    reader.leave(partition);
+                    unreadable.get_or_insert(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
             for (partition, end) in (0..).zip(&ends) {
                 if reader.position(partition).is_some_and(|position| position >= *end) {
                     reader.leave(partition);
@@ -105,5 +118,7 @@ async fn read(
             }
         }
     }
-    Ok(ledger.finish())
+    let mut verdict = ledger.finish();
+    verdict.note = unreadable.into_iter().chain(verdict.note).reduce(|first, second| format!("{first}; {second}"));
+    Ok(verdict)
 }

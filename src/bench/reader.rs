@@ -2,7 +2,8 @@
 //!
 //! Shell; lives on a client thread. Owns positions and long polls, one fetch under way per broker. Does not own what is made
 //! of the records. Always true: every record from the start position on is shown once, in order of its partition, its batch's
-//! checksum checked; a batch that is damaged on the way is shown as such, not skipped.
+//! checksum checked; a batch that is damaged on the way is shown as such, not skipped; a fetch that brings bytes moves a position
+//! or is an error, so that nobody fetches the same damage for ever.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,7 +100,8 @@ impl Reader {
         self.positions.is_empty()
     }
 
-    /// One fetch; shows what came, and gives back the bytes of its records. Errors: the broker is gone, or refuses.
+    /// One fetch; shows what came, and gives back the bytes of its records. Errors: the broker is gone, or refuses; what lies in a
+    /// partition is no batch ([`BenchError::Unreadable`]).
     pub(crate) async fn fetch(&mut self, network: &Network, mut see: impl FnMut(Met<'_>)) -> Result<usize, BenchError> {
         let partitions = self.positions.iter().map(|(partition, offset)| FetchPartition {
             partition: *partition,
@@ -126,13 +128,20 @@ impl Reader {
         if response.error_code != ErrorCode::NONE {
             return refuse(None, response.error_code);
         }
-        let mut bytes = 0;
+        let unreadable = |partition: u32, offset: i64, why: String| BenchError::Unreadable {
+            topic: self.topic.clone(),
+            partition,
+            offset,
+            why,
+        };
+        let (mut bytes, mut moved, mut stuck) = (0, false, None);
         for answer in response.responses.iter().flat_map(|topic| &topic.partitions) {
             match answer.error_code {
                 ErrorCode::NONE => {}
                 ErrorCode::OFFSET_OUT_OF_RANGE if answer.log_start_offset >= 0 => {
                     // Retention passed by: what is gone cannot be read, and the ledger will say so.
                     self.positions.insert(answer.partition_index, answer.log_start_offset);
+                    moved = true;
                     continue;
                 }
                 code => return refuse(Some(answer.partition_index), code),
@@ -142,17 +151,36 @@ impl Reader {
             let records = reply.records(records);
             bytes += records.len();
             let partition = answer.partition_index.cast_unsigned();
-            show(&records, partition, position, self.plan.check_crcs, &mut see);
+            let began = *position;
+            show(&records, partition, position, self.plan.check_crcs, &mut see)
+                .map_err(|why| unreadable(partition, *position, why.to_string()))?;
+            moved |= *position > began;
+            stuck = stuck.or((*position == began).then_some((partition, began)));
         }
-        Ok(bytes)
+        match stuck.filter(|_| !moved) {
+            // A broker sends a batch that is larger than its limits whole, where it comes first: the next answer would be the same.
+            Some((partition, offset)) => Err(unreadable(partition, offset, "no whole batch came".to_owned())),
+            None => Ok(bytes),
+        }
     }
 }
 
 /// Shows the records of whole batches from `position` on and moves it; the last batch may be cut, as a fetch ends anywhere.
-fn show(mut rest: &[u8], partition: u32, position: &mut i64, check_crcs: bool, see: &mut impl FnMut(Met<'_>)) {
+/// Errors: what stands there is no batch, so that nothing tells where the next one begins.
+fn show(
+    mut rest: &[u8],
+    partition: u32,
+    position: &mut i64,
+    check_crcs: bool,
+    see: &mut impl FnMut(Met<'_>),
+) -> Result<(), BatchError> {
     while !rest.is_empty() {
-        let Ok(info) = batch::parse_header(rest) else { return };
-        let Some(whole) = rest.get(..info.bytes as usize) else { return };
+        let info = match batch::parse_header(rest) {
+            Ok(info) => info,
+            Err(BatchError::Truncated { .. }) => break,
+            Err(error) => return Err(error),
+        };
+        let Some(whole) = rest.get(..info.bytes as usize) else { break };
         rest = &rest[info.bytes as usize..];
         let last = info.base_offset + i64::from(info.last_offset_delta);
         let checked = if check_crcs { batch::check_stored(whole).map(drop) } else { Ok(()) };
@@ -162,6 +190,7 @@ fn show(mut rest: &[u8], partition: u32, position: &mut i64, check_crcs: bool, s
         }
         *position = (*position).max(last + 1);
     }
+    Ok(())
 }
 
 fn walk(whole: &[u8], partition: u32, from: i64, see: &mut impl FnMut(Met<'_>)) -> Result<(), BatchError> {
@@ -198,12 +227,13 @@ mod tests {
 
     fn seen(bytes: &[u8], mut position: i64) -> (Vec<String>, i64) {
         let mut seen = Vec::new();
-        show(bytes, 3, &mut position, true, &mut |met| {
+        let shown = show(bytes, 3, &mut position, true, &mut |met| {
             seen.push(match met {
                 Met::Record(partition, offset, ..) => format!("{partition}@{offset}"),
                 Met::Damaged(partition, from, to) => format!("{partition} damaged {from}-{to}"),
             });
         });
+        seen.extend(shown.err().map(|error| error.to_string()));
         (seen, position)
     }
 
@@ -215,6 +245,16 @@ mod tests {
         assert_eq!(seen(&bytes[..cut], 11), (vec!["3@11".to_owned(), "3@12".to_owned()], 13));
         assert_eq!(seen(&bytes, 13), (vec!["3@13".to_owned(), "3@14".to_owned()], 15));
         assert_eq!(seen(b"junk", 5), (vec![], 5));
+    }
+
+    #[test]
+    fn a_header_that_is_none_is_an_error_behind_what_came_before() {
+        let mut bytes = batch(10, 1);
+        let second = bytes.len();
+        bytes.extend(batch(11, 1));
+        // The format's number.
+        bytes[second + 16] = 7;
+        assert_eq!(seen(&bytes, 10), (vec!["3@10".to_owned(), "message format 7; only 2 is served".to_owned()], 11));
     }
 
     #[test]

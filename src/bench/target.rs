@@ -44,6 +44,18 @@ pub enum BenchError {
         /// Why, and what to do.
         why: String,
     },
+    /// What lies in the topic is no batch, and nothing tells where the next one begins.
+    #[error("topic {topic}: partition {partition} cannot be read from offset {offset} on: {why}")]
+    Unreadable {
+        /// Which.
+        topic: String,
+        /// Its partition.
+        partition: u32,
+        /// The first offset that was not read.
+        offset: i64,
+        /// What was found instead.
+        why: String,
+    },
     /// This host refused something.
     #[error("{what}: {source}")]
     Host {

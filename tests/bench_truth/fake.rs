@@ -36,6 +36,8 @@ pub(crate) enum Lie {
     Swap,
     /// A byte of the fifth record is another.
     Alter,
+    /// The number of the format in the header of every batch that is read is another.
+    Format,
 }
 
 /// How the broker behaves.
@@ -309,6 +311,8 @@ impl State {
                 let last = value.len() - 1;
                 value[last] ^= 1;
             }
+            // The records are as they were.
+            Lie::Format => {}
         }
     }
 
@@ -325,7 +329,11 @@ impl State {
                 .iter()
                 .map(|partition| {
                     let index = partition.partition as usize;
-                    let bytes = batches_from(&logs[index], partition.fetch_offset);
+                    let mut bytes = batches_from(&logs[index], partition.fetch_offset);
+                    if self.script.lie == Lie::Format && !bytes.is_empty() {
+                        const FORMAT_AT: usize = 16;
+                        bytes[FORMAT_AT] ^= 4;
+                    }
                     let records = Records::of_length(bytes.len());
                     batches.push(bytes);
                     FetchPartitionResponse {

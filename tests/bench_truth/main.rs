@@ -160,11 +160,23 @@ fn every_lie_about_acknowledged_records_is_caught() {
             Lie::Duplicate => (0, 1, 0, 0),
             Lie::Swap => (0, 0, 1, 0),
             Lie::Alter => (0, 0, 0, 1),
+            Lie::Format => unreachable!("it has a test of its own"),
         };
         assert_eq!(counts, expected, "{lie:?}: {found:?}");
         assert_eq!(run.verdict.lossy, lie != Lie::None);
         assert_eq!(run.verdict.valid, lie == Lie::None, "{:?}", run.verdict);
     }
+}
+
+#[test]
+fn a_partition_that_cannot_be_read_back_has_lost_its_records() {
+    let broker = FakeBroker::start(Script { lie: Lie::Format, ..Script::default() });
+    let run = measure(&Plan { records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) });
+    let found = &run.verification;
+    assert!(found.enabled && run.verdict.lossy && !run.verdict.valid, "{found:?}");
+    assert!(found.corrupt == 1 && found.lost >= 199, "{found:?}");
+    let expected = "partition 0 cannot be read from offset 0 on: message format 6; only 2 is served";
+    assert!(found.sentence().contains(expected), "{}", found.sentence());
 }
 
 #[test]
