@@ -33,7 +33,7 @@ const LOAD_POINTS_MAX: u64 = 40;
 pub struct Window {
     /// First second that counts.
     pub from: u64,
-    /// First second that does not any more.
+    /// First second that does not any more. The one before it may have ended early: then it holds what was before that end.
     pub to: u64,
     /// How long it was.
     pub seconds: f64,
@@ -191,7 +191,7 @@ fn offered(plan: &Plan, window: &Window, ramp_us: u64) -> Option<f64> {
     if !plan.kind.produces() {
         return None;
     }
-    let middle = (window.from + window.to) * 500_000;
+    let middle = window.from * 1_000_000 + (window.seconds * 5e5) as u64;
     Schedule::rate_at(plan.rate, middle, ramp_us)
 }
 
@@ -218,10 +218,12 @@ fn batches(plan: &Plan, totals: &Interval) -> Option<BatchFacts> {
 }
 
 fn load_curve(plan: &Plan, collector: &Collector, window: &Window, ramp_us: u64) -> Vec<LoadPoint> {
-    let step = (window.to - window.from).div_ceil(LOAD_POINTS_MAX).max(1);
+    // A last second that was cut short has no rate.
+    let to = window.to.min(window.from + window.seconds as u64);
+    let step = (to - window.from).div_ceil(LOAD_POINTS_MAX).max(1);
     let mut points = Vec::new();
     let mut from = window.from;
-    while from + step <= window.to {
+    while from + step <= to {
         let totals = collector.totals(from, from + step, 0);
         let middle = (2 * from + step) * 500_000;
         if let (Some(offered), Some(all)) =

@@ -318,6 +318,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         starts: prepared.starts.clone(),
         ends: prepared.ends.clone(),
         budget: AtomicU64::new(u64::MAX),
+        ends_at: AtomicU64::new(u64::MAX),
     });
     watcher(Progress::Step(plan.sentence()));
     let mut led = lead(&brief, &threads, &broker_watch, cancel, watcher)?;
@@ -475,8 +476,8 @@ impl Leader<'_> {
         let mut steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
         let mut steady = None;
         let mut from = steadiness.is_off().then_some(0);
-        if from.is_some() {
-            self.begin_counting();
+        if let Some(from) = from {
+            self.begin_counting(from);
         }
         let clock = Clock::start();
         self.phase.send_replace(Phase::Running(clock));
@@ -508,11 +509,12 @@ impl Leader<'_> {
                     let warmth = steadiness.on_second(records as f64);
                     if warmth != Warmth::Warming {
                         steady = plan.until_steady.then_some(warmth == Warmth::Steady);
-                        from = Some(next + 1);
+                        let first = next + 1;
+                        from = Some(first);
                         if let Some((_, look)) = boundary_look.take_if(|(at, _)| *at == next + 1) {
                             before = look;
                         }
-                        self.begin_counting();
+                        self.begin_counting(first);
                     }
                 }
                 next += 1;
@@ -532,17 +534,32 @@ impl Leader<'_> {
             }
         }
         let ended_at = clock.now();
+        let end = match from.map(|from| self.planned_end(from)) {
+            Some(planned) if ended_at >= planned => Some(planned),
+            // By count or by exhaustion: it lasted until its last answer.
+            Some(_) if !interrupted && self.failure.is_none() => None,
+            _ => Some(ended_at),
+        };
+        self.brief.ends_at.store(end.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.phase.send_replace(Phase::Stopping);
+        // Before the drain, as the records are counted.
         let after = self.watch.look(true);
         self.until_ended().await;
-        self.conclude(Ending { from, ended_at, interrupted, steady, before, after })
+        self.conclude(Ending { from, end, interrupted, steady, before, after })
     }
 
-    /// From here on records count, also against the plan's number of them.
-    fn begin_counting(&self) {
+    /// From second `from` on records count, also against the plan's number of them.
+    fn begin_counting(&self, from: u64) {
+        self.brief.ends_at.store(self.planned_end(from), Ordering::Relaxed);
         if let Some(records) = self.brief.plan.records {
             self.brief.budget.store(records, Ordering::Relaxed);
         }
+    }
+
+    /// Where measuring that began with second `from` is to end.
+    fn planned_end(&self, from: u64) -> u64 {
+        let duration = u64::try_from(self.brief.plan.duration.as_micros()).unwrap_or(u64::MAX);
+        (from * recorder::INTERVAL_US).saturating_add(duration)
     }
 
     /// All sources are exhausted, or nothing can go on.
@@ -624,8 +641,7 @@ impl Leader<'_> {
     }
 
     fn conclude(&mut self, ending: Ending) -> Result<Led, BenchError> {
-        let Ending { from, ended_at, interrupted, steady, before, after } = ending;
-        let plan = &self.brief.plan;
+        let Ending { from, end, interrupted, steady, before, after } = ending;
         let mut notes = Vec::new();
         let mut cut_short = interrupted;
         let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
@@ -656,15 +672,7 @@ impl Leader<'_> {
             }
         };
         let began = from * recorder::INTERVAL_US;
-        let planned = began + u64::try_from(plan.duration.as_micros()).unwrap_or(u64::MAX);
-        // A run that ended by count or by exhaustion lasted until its last answer; others until their end.
-        let end = if ended_at >= planned {
-            planned
-        } else if interrupted {
-            ended_at
-        } else {
-            last_us.max(began + 1)
-        };
+        let end = end.unwrap_or(last_us.max(began + 1));
         let whole = |us: u64| us.div_ceil(recorder::INTERVAL_US);
         Ok(Led {
             collector: std::mem::take(&mut self.collector),
@@ -682,7 +690,8 @@ impl Leader<'_> {
 
 struct Ending {
     from: Option<u64>,
-    ended_at: u64,
+    /// `None`: the last answer is the end.
+    end: Option<u64>,
     interrupted: bool,
     steady: Option<bool>,
     before: Look,

@@ -23,6 +23,9 @@ const CONNECTIONS_MAX: u32 = 28_000;
 /// The largest number of partitions a topic is created with.
 const PARTITIONS_MAX: u32 = 100_000;
 
+/// What is shorter would be over before the last second of warm-up is counted and measuring can begin.
+pub const DURATION_MIN: Duration = Duration::from_millis(250);
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -235,6 +238,9 @@ impl Plan {
         if self.duration.is_zero() && self.records.is_none() {
             return Err("nothing would be measured: give --duration or --records".to_owned());
         }
+        if self.duration < DURATION_MIN && self.records.is_none() {
+            return Err(format!("--duration is {}; it is at least 250ms", units::duration(self.duration)));
+        }
         if self.slo.is_some() && self.rate != Rate::Max {
             return Err("--slo searches for the largest rate; leave --rate at max".to_owned());
         }
@@ -444,6 +450,7 @@ mod tests {
         refused(|plan| plan.compression = "brotli".to_owned(), "zstd");
         refused(|plan| plan.compression = "snappy:3".to_owned(), "no levels");
         refused(|plan| plan.duration = Duration::ZERO, "--duration");
+        refused(|plan| plan.duration = Duration::from_millis(100), "at least 250ms");
         refused(|plan| (plan.rate, plan.slo) = (Rate::Fixed(1.0), "p99<1s".parse().ok()), "--rate at max");
         refused(|plan| plan.slo = "errors>1".parse().ok(), "--slo");
         refused(|plan| (plan.verify, plan.acks) = (Verify::On, "0".to_owned()), "acks=0");

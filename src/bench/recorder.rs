@@ -188,11 +188,18 @@ impl Interval {
 #[derive(Default)]
 pub struct Recorder {
     index: u64,
+    /// Where the measured time ends, once that is known.
+    end: Option<Micros>,
     interval: Interval,
     finished: Vec<(u64, Interval)>,
 }
 
 impl Recorder {
+    /// The measured time ends there, maybe within a second: what happens from there on is of the second after.
+    pub fn end_at(&mut self, end: Option<Micros>) {
+        self.end = end;
+    }
+
     /// Records were handed to the client at `now`. `looked` is when the generator first came to the first of them.
     pub fn on_sent(&mut self, now: Micros, intended: Micros, looked: Micros, records: u64) {
         let interval = self.at(now);
@@ -267,7 +274,8 @@ impl Recorder {
     }
 
     fn at(&mut self, now: Micros) -> &mut Interval {
-        let index = now / INTERVAL_US;
+        let past = self.end.filter(|end| now >= *end).map_or(0, |end| end.div_ceil(INTERVAL_US));
+        let index = (now / INTERVAL_US).max(past);
         if index > self.index {
             let interval = std::mem::take(&mut self.interval);
             if !interval.is_empty() {
@@ -319,6 +327,20 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_happens_after_an_end_within_a_second_is_of_the_next_one() {
+        let mut recorder = Recorder::default();
+        for at in [900_000, 1_400_000] {
+            recorder.on_acked(at, at, at, 1, 10);
+        }
+        recorder.end_at(Some(1_500_000));
+        for at in [1_499_999, 1_500_000, 1_900_000, 2_100_000] {
+            recorder.on_acked(at, at, at, 1, 10);
+        }
+        let acked: Vec<(u64, u64)> = recorder.finish().iter().map(|(index, second)| (*index, second.acked)).collect();
+        assert_eq!(acked, [(0, 1), (1, 2), (2, 3)]);
+    }
 
     #[test]
     fn percentiles_are_right_within_three_digits() {

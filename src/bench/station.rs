@@ -91,6 +91,9 @@ pub(crate) struct Brief {
     pub(crate) ends: Vec<i64>,
     /// Records that may still be sent or read; counts down only when the plan says how many.
     pub(crate) budget: AtomicU64,
+    /// Where the measured time ends, microseconds of the run; `u64::MAX` while that is not known. Set before the stop is told, so
+    /// that what is answered while things are drained is not counted for the second in which they began to be.
+    pub(crate) ends_at: AtomicU64,
 }
 
 /// One generator thread's place. Shared with the delivery handlers of its producers.
@@ -116,7 +119,10 @@ impl Station {
 
     /// The sheet. Hold it across no await.
     pub(crate) fn sheet(&self) -> MutexGuard<'_, Sheet> {
-        self.sheet.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut sheet = self.sheet.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = self.brief.ends_at.load(Ordering::Relaxed);
+        sheet.recorder.end_at((end < u64::MAX).then_some(end));
+        sheet
     }
 
     /// Tells whoever leads. Nobody listens any more only when the run was given up.

@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::Failure;
 use super::bench_args::Format;
 use crate::bench::load::{Cancel, Progress};
+use crate::bench::plan::DURATION_MIN;
 use crate::bench::units;
 use crate::compare::journal::Existing;
 use crate::compare::metric::Metric;
@@ -163,8 +164,8 @@ fn settings(args: &CompareArgs) -> Result<Settings, Failure> {
     pacing.pairs = args.pairs.unwrap_or(pacing.pairs);
     pacing.duration = args.duration.unwrap_or(pacing.duration);
     pacing.warm = args.warm.unwrap_or(pacing.warm);
-    if pacing.duration < Duration::from_millis(100) || pacing.duration > Duration::from_secs(3600) {
-        return Err(wrong("--duration lies between 100ms and 1h".to_owned()));
+    if pacing.duration < DURATION_MIN || pacing.duration > Duration::from_secs(3600) {
+        return Err(wrong("--duration lies between 250ms and 1h".to_owned()));
     }
     pacing.soak = args.soak;
     if args.soak.is_some_and(|length| length < soak::LENGTH_MIN || length > soak::LENGTH_MAX) {

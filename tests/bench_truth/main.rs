@@ -258,6 +258,30 @@ fn a_run_that_is_called_off_reports_what_it_measured() {
 }
 
 #[test]
+fn a_run_that_ends_within_a_second_counts_to_its_end() {
+    // Four requests at a time, of one record each, and each takes 400 ms: at most four records in each 400 ms.
+    let delay = Duration::from_millis(400);
+    let broker = FakeBroker::start(Script { delay, ..Script::default() });
+    let slow = Plan { batch_size: 1, in_flight: 4, outstanding: Some(4), verify: Verify::Off, ..plan(&broker) };
+    let possible = |run: &Run| 4 * (run.results.seconds / delay.as_secs_f64()) as u64;
+
+    let run = measure(&Plan { duration: Duration::from_millis(1500), ..slow.clone() });
+    assert_eq!((run.results.seconds, possible(&run)), (1.5, 12));
+    assert!((1..=12).contains(&run.results.records), "{:?}", run.results);
+
+    // The answers to what was under way come within the same second.
+    let cancel = Cancel::default();
+    let run = load::run(&Plan { duration: Duration::from_secs(600), ..slow }, &cancel, &mut |progress| {
+        if let Progress::Second { t: 0, .. } = progress {
+            cancel.cancel();
+        }
+    })
+    .unwrap();
+    assert!(run.verdict.interrupted && run.results.seconds > 1.0, "{:?}", run.results);
+    assert!((1..=possible(&run)).contains(&run.results.records), "{:?}", run.results);
+}
+
+#[test]
 fn nobody_there_is_an_error_that_names_the_address() {
     // A port that was free a moment ago; nobody else is told of it.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
