@@ -88,20 +88,19 @@ pub enum Progress {
     Verified(u64, u64),
 }
 
-/// Runs the plan: its search, its repeats. Must not be called within an async runtime. Errors: the plan cannot be run, or
-/// nothing was measured before it failed.
+/// Runs the plan: its search, its repeats. Must not be called within an async runtime. A search that finds no rate, or is called off,
+/// gives its last trial with all its steps. Errors: the plan cannot be run, or nothing was measured before it failed.
 pub fn run(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Run, BenchError> {
     plan.check().map_err(BenchError::Plan)?;
     pin(&plan.pin)?;
     let mut search = Vec::new();
     let mut plan = plan.clone();
     if let Some((_, limit_us)) = plan.slo.as_ref().and_then(|slo| slo.latency_limit()) {
-        let (steps, answer) = search_rate(&plan, limit_us, cancel, watcher)?;
-        search = steps;
-        let Some(rate) = answer else {
-            let worst = search.last().map(|step| step.why.clone()).unwrap_or_default();
-            return Err(BenchError::Plan(format!("no rate was sustained; at the lowest one tried: {worst}")));
+        let searched = search_rate(&plan, limit_us, cancel, watcher)?;
+        let Some(rate) = searched.answer.filter(|_| !cancel.is_cancelled()) else {
+            return searched.unanswered(cancel).ok_or(BenchError::Interrupted);
         };
+        search = searched.steps;
         watcher(Progress::Step(format!(
             "the largest sustainable rate is {} records/s; measuring it",
             units::grouped(rate as u64)
@@ -163,15 +162,45 @@ fn middle(mut runs: Vec<Run>) -> Run {
     run
 }
 
+/// How a search ended.
+struct Searched {
+    steps: Vec<SearchPoint>,
+    /// The largest rate that held.
+    answer: Option<f64>,
+    /// The last trial that was measured to its end; without one, the one that was called off.
+    last: Option<Run>,
+}
+
+impl Searched {
+    /// The report of a search after which nothing more is measured. `None`: there is nothing to report.
+    fn unanswered(self, cancel: &Cancel) -> Option<Run> {
+        let mut run = self.last?;
+        if cancel.is_cancelled() {
+            let found = self.answer.map_or_else(
+                || "no rate had held".to_owned(),
+                |rate| format!("{} records/s had held", units::grouped(rate as u64)),
+            );
+            run.verdict.interrupted = true;
+            run.verdict.reasons.insert(0, format!("The search was interrupted: until then {found}."));
+        } else {
+            let why = self.steps.last().map(|step| step.why.as_str()).unwrap_or_default();
+            run.verdict.valid = false;
+            run.verdict.reasons.insert(0, format!("No rate was sustained; at the lowest one tried: {why}."));
+        }
+        run.search = self.steps;
+        Some(run)
+    }
+}
+
 fn search_rate(
     plan: &Plan,
     limit_us: f64,
     cancel: &Cancel,
     watcher: &mut dyn FnMut(Progress),
-) -> Result<(Vec<SearchPoint>, Option<f64>), BenchError> {
+) -> Result<Searched, BenchError> {
     let slo = plan.slo.clone();
     let mut search = Search::new(SEARCH_START, limit_us, SEARCH_PRECISION);
-    let mut steps = Vec::new();
+    let (mut steps, mut last) = (Vec::new(), None);
     while let Some(rate) = search.next_rate() {
         if cancel.is_cancelled() {
             break;
@@ -191,7 +220,16 @@ fn search_rate(
             ..plan.clone()
         };
         watcher(Progress::Step(format!("trying {} records/s", units::grouped(rate as u64))));
-        let run = once(&trial, cancel, watcher)?;
+        let run = match once(&trial, cancel, watcher) {
+            Ok(run) => run,
+            Err(BenchError::Interrupted) => break,
+            Err(error) => return Err(error),
+        };
+        if cancel.is_cancelled() && run.verdict.interrupted {
+            // Half a trial says nothing of its rate.
+            last = last.or(Some(run));
+            break;
+        }
         let name = slo.as_ref().and_then(|slo| slo.latency_limit()).map_or("p99", |(name, _)| name);
         let latency = run.results.response_us.clone().unwrap_or_default();
         let end_to_end = run.results.end_to_end_us.clone().unwrap_or_default();
@@ -233,8 +271,9 @@ fn search_rate(
             sustained: why.is_empty(),
             why,
         });
+        last = Some(run);
     }
-    Ok((steps, search.answer()))
+    Ok(Searched { steps, answer: search.answer(), last })
 }
 
 /// Keeps this thread, and those it starts from here on, on the given processors.
@@ -582,7 +621,7 @@ impl Leader<'_> {
                 }
                 () = tokio::time::sleep(LOOK_AROUND) => {
                     if self.cancel.is_cancelled() {
-                        return Err(BenchError::Plan("interrupted before anything was measured".to_owned()));
+                        return Err(BenchError::Interrupted);
                     }
                 }
             }

@@ -33,6 +33,9 @@ pub enum BenchError {
     /// The plan contradicts itself, or a setting is wrong.
     #[error("{0}")]
     Plan(String),
+    /// Ctrl-C came before there was anything to report.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
     /// The cluster could not be reached, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),

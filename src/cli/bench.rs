@@ -2,8 +2,8 @@
 //!
 //! Shell: reads files and the environment, writes reports, listens for Ctrl-C. Owns the arguments and how they become a plan
 //! (flag, then workload file, then preset, then default). Does not own the measuring (`bench::load`) nor how results look
-//! (`bench_show`). Always: report paths are tried before anything is measured; Ctrl-C ends the run and what was measured is
-//! reported; a lossy run prints no headline; exit code 6 is a verdict against the run.
+//! (`bench_show`). Always: report paths are tried before anything is measured; Ctrl-C ends the run, what was measured is
+//! reported, and the exit code is 130; a lossy run prints no headline; exit code 6 is a verdict against the run.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ use super::bench_args::{
     TopicArgs, What,
 };
 use super::bench_show::{Shown, write_table};
-use super::{Failure, problems};
+use super::{EXIT_INTERRUPTED, Failure, problems};
 use crate::bench::load::{self, Cancel};
 use crate::bench::omb::{self, OmbWorkload};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
@@ -63,7 +63,11 @@ pub(super) fn run(args: BenchArgs, out: &mut impl Write) -> Result<(), Failure> 
     let ended = load::run(&plan, &cancel, &mut |progress| shown.on_progress(progress));
     shown.end();
     let run = ended.map_err(failure)?;
-    conclude(&run, &output, out)
+    match conclude(&run, &output, out) {
+        // Whatever the verdict on what was measured: it is not what was asked for.
+        Ok(()) | Err(Failure::Told(EXIT_VERDICT)) if cancel.is_cancelled() => Err(Failure::Told(EXIT_INTERRUPTED)),
+        concluded => concluded,
+    }
 }
 
 fn mixed(kind: Kind, args: &MixedRun) -> Result<Plan, Failure> {
@@ -223,6 +227,11 @@ pub(super) fn wrong_call(why: String) -> Failure {
 pub(super) fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Plan(why) => wrong_call(why),
+        BenchError::Interrupted => {
+            // Nobody is left to tell when this fails.
+            _ = problems::write_error(&mut std::io::stderr().lock(), problems::paint_stderr(), &error.to_string());
+            Failure::Told(EXIT_INTERRUPTED)
+        }
         BenchError::Client(ClientError::Settings(problems)) => Failure::Config(problems),
         // Told apart from the rest by its exit code: nobody there, no answer in time.
         BenchError::Client(error) => Failure::Operation(error.into()),
@@ -263,7 +272,7 @@ pub(super) fn listen_for_ctrl_c(cancel: Cancel) {
                 }
                 match pressed {
                     0 if !cancel.is_cancelled() => cancel.cancel(),
-                    _ => std::process::exit(130),
+                    _ => std::process::exit(i32::from(EXIT_INTERRUPTED)),
                 }
             }
         });

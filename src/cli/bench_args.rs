@@ -27,7 +27,8 @@ Latency is counted from the moment a record was meant to be sent, so a broker th
 that waited. Without -t a topic is made for the run and deleted after it.
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 6 a verdict against the run: records
-were lost, the host changed while measuring, or a --fail-if condition held.";
+were lost, the host changed while measuring, no rate held --slo, or a --fail-if condition held; 130 interrupted
+(what was measured is reported).";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:

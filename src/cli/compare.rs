@@ -12,8 +12,8 @@ use anyhow::{Context as _, anyhow};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Failure;
 use super::bench_args::Format;
+use super::{EXIT_INTERRUPTED, Failure};
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::DURATION_MIN;
 use crate::bench::units;
@@ -27,8 +27,6 @@ use crate::compare::{html, soak, targets};
 
 /// A target lost records.
 const EXIT_VERDICT: u8 = 6;
-/// Ctrl-C ended it; what was measured is reported.
-const EXIT_INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "\
 Examples:

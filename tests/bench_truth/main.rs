@@ -8,6 +8,8 @@
 
 mod fake;
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fake::{FakeBroker, Lie, Script, TOPIC};
@@ -16,6 +18,7 @@ use ringlog::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use ringlog::bench::recorder::{Collector, Recorder, decode, percentiles};
 use ringlog::bench::report::{Percentiles, Run};
 use ringlog::bench::schedule::{Arrival, Rate, Schedule};
+use ringlog::bench::target::BenchError;
 use ringlog::protocol::ErrorCode;
 
 const SECOND: u64 = 1_000_000;
@@ -279,6 +282,63 @@ fn a_run_that_ends_within_a_second_counts_to_its_end() {
     .unwrap();
     assert!(run.verdict.interrupted && run.results.seconds > 1.0, "{:?}", run.results);
     assert!((1..=possible(&run)).contains(&run.results.records), "{:?}", run.results);
+}
+
+/// The binary against a fake broker.
+fn bench(broker: &FakeBroker, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
+    command.args(["bench", "produce", "-t", TOPIC, "-b", &broker.address.to_string(), "-o", "json", "--no-ceilings"]);
+    command.args(["--warmup", "0s", "--no-steady", "--verify", "off"]).args(words.split_whitespace());
+    command.env_remove("RINGLOG_BROKERS").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Lets it run until so many lines on standard error have begun with `mark`, then presses Ctrl-C: exit code and report.
+fn called_off(mut command: Command, mark: &str, count: usize) -> (Option<i32>, Run) {
+    let mut child = command.spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    told.by_ref().filter(|line| line.starts_with(mark)).nth(count - 1).unwrap();
+    let pid = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    // It must not wait for whoever reads what it says.
+    told.for_each(drop);
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), Run::from_json(std::str::from_utf8(&output.stdout).unwrap()).unwrap())
+}
+
+#[test]
+fn ctrl_c_is_told_by_the_exit_code_and_what_was_measured_is_reported() {
+    let broker = FakeBroker::start(Script::default());
+    let (code, run) = called_off(bench(&broker, "--rate 200 --duration 600s"), "measuring ", 1);
+    assert_eq!(code, Some(130));
+    assert!(run.verdict.interrupted && run.results.records > 0 && run.results.seconds < 100.0, "{:?}", run.results);
+    let (code, run) = called_off(bench(&broker, "--slo p99<=10s --duration 1s --in-flight 4"), "trying ", 2);
+    assert_eq!(code, Some(130));
+    assert_eq!(run.search.len(), 1, "the second trial was not made to its end");
+    assert!(run.verdict.interrupted, "{:?}", run.verdict);
+    assert!(run.verdict.reasons[0].starts_with("The search was interrupted"), "{:?}", run.verdict);
+}
+
+#[test]
+fn a_search_called_off_before_its_first_trial_has_nothing_to_report() {
+    let broker = FakeBroker::start(Script::default());
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let plan = Plan { slo: "p99<=10ms".parse().ok(), ..plan(&broker) };
+    assert!(matches!(load::run(&plan, &cancel, &mut |_| {}), Err(BenchError::Interrupted)));
+}
+
+#[test]
+fn no_rate_that_holds_is_a_verdict_with_all_its_steps() {
+    // Every record takes twenty times the limit.
+    let broker = FakeBroker::start(Script { delay: Duration::from_millis(20), ..Script::default() });
+    let output = bench(&broker, "--slo p99<=1ms --duration 250ms").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{err}");
+    assert!(err.contains("error: No rate was sustained; at the lowest one tried: "), "{err}");
+    let run = Run::from_json(std::str::from_utf8(&output.stdout).unwrap()).unwrap();
+    assert!(run.search.len() > 2 && run.search.iter().all(|step| !step.sustained), "{:?}", run.search);
+    assert!(!run.verdict.valid && !run.verdict.interrupted, "{:?}", run.verdict);
 }
 
 #[test]
