@@ -278,7 +278,7 @@ fn write_table(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> 
                 number(0),
                 number(1),
                 finding.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}×", ratio.value)),
-                finding.ratio.map_or_else(String::new, |ratio| format!("{:.2}–{:.2}", ratio.low, ratio.high)),
+                finding.interval("", "–", ""),
                 finding.word.clone(),
             ]);
         }

@@ -23,14 +23,12 @@ pub(super) struct Known<'a> {
     pub(super) commands: Vec<String>,
     /// The second target's numbers are those of an earlier comparison (or the first's).
     pub(super) recorded: bool,
-    /// Of the resampling.
-    pub(super) seed: u64,
 }
 
 /// The report of a cell.
 pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measurement>) -> CellReport {
     let names = known.names;
-    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements, known.seed);
+    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements);
     let classes = [0, 1].map(|target| class(&measurements, target));
     let asked = classes.iter().all(|class| !class.is_empty());
     let (fair, sentence) =
@@ -172,7 +170,6 @@ mod tests {
             lossy: Vec::new(),
             commands: Vec::new(),
             recorded: false,
-            seed: 1,
         }
     }
 

@@ -131,7 +131,7 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                 );
                 row.extend([
                     format!("{:.2}×", ratio.value),
-                    format!("{:.2} – {:.2}", ratio.low, ratio.high),
+                    finding.interval("", " – ", ""),
                     finding.pairs.to_string(),
                     finding.word.clone(),
                 ]);
@@ -147,7 +147,7 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
             continue;
         }
         let caption = format!(
-            "{first} over {second}: the geometric mean of the ratio of each pair with its bootstrap 95 % interval. Grey where the interval holds 1: no \
+            "{first} over {second}: the geometric mean of the ratio of each pair with its 95 % interval (Student's, of the logarithms). Grey where the interval holds 1: no \
              difference was shown. Green is where {first} does better, red where {second} does. Rates the client was the limit of are in the table only."
         );
         let svg = if rows.is_empty() { String::new() } else { forest(title, &rows, &left, &right) };

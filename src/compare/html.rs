@@ -156,7 +156,7 @@ fn summary(out: &mut String, comparison: &Comparison) {
             };
             let ratio = finding
                 .ratio
-                .map_or_else(String::new, |ratio| format!("{:.2}× [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
+                .map_or_else(String::new, |ratio| format!("{:.2}×{}", ratio.value, finding.interval(" [", ", ", "]")));
             let colour = match finding.is_better() {
                 Some(true) => "color:var(--good);font-weight:600",
                 Some(false) => "color:var(--bad);font-weight:600",
@@ -358,7 +358,6 @@ mod tests {
                 lossy: if cell.key == "W19" { vec![(1, "3 LOST".to_owned())] } else { Vec::new() },
                 commands: vec!["ringlog bench produce".to_owned(); 2],
                 recorded: false,
-                seed: 1,
             };
             comparison.cells.push(cell_report(&cell, known, turns));
         }

@@ -597,7 +597,6 @@ impl Leader<'_> {
                     lossy: self.journal.lossy(&cell.key),
                     commands,
                     recorded,
-                    seed: settings.seed,
                 };
                 cells.push(cell_report(cell, known, turns));
             }

@@ -27,7 +27,7 @@ pub struct Finding {
     pub metric: String,
     /// Medians of the first and the second target.
     pub medians: Vec<f64>,
-    /// First over second, over the pairs; left out where there was no pair.
+    /// The geometric mean of first over second of each pair, which the ratio of the medians need not be; left out where there was no pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Interval>,
     /// Pairs that were used.
@@ -44,12 +44,18 @@ impl Finding {
         (self.word == better).then_some(true).or_else(|| (self.word == worse).then_some(false))
     }
 
+    /// The ends of the ratio's interval with what stands before, between and behind them; nothing for one pair, which has none.
+    pub fn interval(&self, before: &str, between: &str, behind: &str) -> String {
+        let ratio = self.ratio.filter(|_| self.pairs > 1);
+        ratio.map_or_else(String::new, |ratio| format!("{before}{:.2}{between}{:.2}{behind}", ratio.low, ratio.high))
+    }
+
     /// `ringlog faster than kafka: 1.84× [1.71, 1.97] the records per second`.
     pub fn sentence(&self, first: &str, second: &str) -> String {
         let Some(metric) = Metric::from_key(&self.metric) else { return String::new() };
         let ratio = self
             .ratio
-            .map(|ratio| format!("{:.2}× [{:.2}, {:.2}] the {}", ratio.value, ratio.low, ratio.high, metric.name()))
+            .map(|ratio| format!("{:.2}×{} the {}", ratio.value, self.interval(" [", ", ", "]"), metric.name()))
             .unwrap_or_default();
         match self.is_better() {
             Some(_) => format!("{first} {} than {second}: {ratio}", self.word),
@@ -89,14 +95,14 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// What may be said of each metric. `seed` is that of the resampling.
-pub fn findings(metrics: &[Metric], measurements: &[Measurement], seed: u64) -> (Vec<Finding>, Vec<String>) {
+/// What may be said of each metric.
+pub fn findings(metrics: &[Metric], measurements: &[Measurement]) -> (Vec<Finding>, Vec<String>) {
     let (pairs, mut notes) = pairs(measurements);
     let bound = pairs.iter().filter(|(ours, theirs)| ours.client_bound || theirs.client_bound).count();
     if bound * 2 > pairs.len() {
         notes.push(format!("Client-bound in {bound} of {} pairs: the rate is the client's as much as the broker's; processor time per unit still compares.", pairs.len()));
     }
-    let findings = metrics.iter().map(|metric| finding(*metric, &pairs, bound * 2 > pairs.len(), seed)).collect();
+    let findings = metrics.iter().map(|metric| finding(*metric, &pairs, bound * 2 > pairs.len())).collect();
     let telling = |place: usize, metric: Metric| {
         place == 0 || matches!(metric, Metric::CpuPerMb | Metric::CpuPerRequest | Metric::CpuPerThousand)
     };
@@ -106,15 +112,16 @@ pub fn findings(metrics: &[Metric], measurements: &[Measurement], seed: u64) -> 
     (findings, notes)
 }
 
-fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound: bool, seed: u64) -> Finding {
+fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound: bool) -> Finding {
     let values: Vec<(f64, f64)> = pairs
         .iter()
         .filter_map(|(ours, theirs)| Some((ours.number(metric.key())?, theirs.number(metric.key())?)))
         .collect();
     let of = |pick: fn(&(f64, f64)) -> f64| median(&values.iter().map(pick).collect::<Vec<_>>());
-    let ratio = paired_ratio(&values, seed);
+    let ratio = paired_ratio(&values);
+    let used = values.iter().filter(|(ours, theirs)| *ours > 0.0 && *theirs > 0.0).count();
     let (better, worse) = metric.words();
-    let word = match (&ratio, values.len()) {
+    let word = match (&ratio, used) {
         (None, _) => "not measured",
         (Some(_), count) if count < PAIRS_MIN => "too few pairs",
         // A client that is the limit of a rate is the limit of both; a difference could only be its own.
@@ -129,7 +136,7 @@ fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound:
         metric: metric.key().to_owned(),
         medians: of(|pair| pair.0).into_iter().chain(of(|pair| pair.1)).collect(),
         ratio,
-        pairs: u32::try_from(values.len()).unwrap_or(u32::MAX),
+        pairs: u32::try_from(used).unwrap_or(u32::MAX),
         word: word.to_owned(),
     }
 }
@@ -246,7 +253,7 @@ mod tests {
     }
 
     fn word(measurements: &[Measurement]) -> String {
-        findings(&[Metric::Records], measurements, 1).0[0].word.clone()
+        findings(&[Metric::Records], measurements).0[0].word.clone()
     }
 
     #[test]
@@ -276,7 +283,7 @@ mod tests {
             one.client_bound = true;
             one.numbers.insert("cpu_ms_per_mb".to_owned(), if one.target == 0 { 1.0 } else { 3.0 });
         }
-        let (findings, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all, 1);
+        let (findings, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all);
         assert_eq!((findings[0].word.as_str(), findings[1].word.as_str()), ("client-bound", "cheaper"));
         assert!(notes[0].contains("Client-bound in 5 of 5"));
         assert_eq!(findings[1].is_better(), Some(true));
@@ -299,7 +306,7 @@ mod tests {
     #[test]
     fn a_target_that_still_warms_up_is_told() {
         let warming = [(10.0, 10.0), (10.0, 12.0), (10.0, 14.0), (10.0, 16.0), (10.0, 18.0), (10.0, 20.0)];
-        let (_, notes) = findings(&[Metric::Records], &of(&warming), 1);
+        let (_, notes) = findings(&[Metric::Records], &of(&warming));
         assert!(notes.iter().any(|note| note.starts_with("The second target was still changing")), "{notes:?}");
     }
 
@@ -325,11 +332,13 @@ mod tests {
 
     #[test]
     fn sentences_say_who_what_and_how_sure() {
-        let (findings, _) = findings(&[Metric::Records], &of(&[(20.0, 10.0); 5]), 1);
+        let (findings, _) = findings(&[Metric::Records], &of(&[(20.0, 10.0); 5]));
         assert_eq!(
             findings[0].sentence("ringlog", "kafka"),
             "ringlog faster than kafka: 2.00× [2.00, 2.00] the records per second"
         );
+        let (findings, _) = super::findings(&[Metric::Records], &of(&[(20.0, 10.0)]));
+        assert_eq!(findings[0].sentence("ringlog", "kafka"), "too few pairs: 2.00× the records per second");
     }
 
     #[test]

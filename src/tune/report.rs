@@ -20,7 +20,7 @@ use super::properties::{Paste, pastes};
 use super::search::{End, Search, Summary, WORTH_IT};
 use super::space::{Point, Space};
 use super::trial::{Facts, Measured};
-use crate::bench::units;
+use crate::bench::{stats, units};
 
 /// Rises when a field changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -354,7 +354,7 @@ impl GridAnswer {
         let (_, model) = model::fit(&asked.load.shape(facts.cores.max(1)), &plan.space, &samples);
         let sweep_seconds = grid.sweep_time().as_secs_f64();
         let judged = plan.judged.as_ref().map(|point| {
-            let ratio = advice::gain(&plan.goal, &grid.pairs(), plan.seed);
+            let ratio = advice::gain(&plan.goal, &grid.pairs(), stats::MISS);
             let share = match &ratio {
                 _ if *point == best.point => Some(1.0),
                 Some(gain) if plan.goal.sign() > 0.0 => Some(gain.ratio.value),
