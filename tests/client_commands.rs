@@ -145,8 +145,7 @@ fn what_was_read_before_a_fault_is_delivered() {
     let (code, _, err) = shell.run(&[&lingering[..], &[missing]].concat());
     assert!(code == 1 && err.contains("missing"), "{code}: {err}");
     assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n");
-    let (code, _, err) =
-        shell.feed(&["produce", "words", "-X", "linger.ms=60000", "-f", "%p %v\\n"], b"0 4\n-1 5\n");
+    let (code, _, err) = shell.feed(&["produce", "words", "-X", "linger.ms=60000", "-f", "%p %v\\n"], b"0 4\n-1 5\n");
     assert!(code == 1, "{err}");
     assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n4\n");
 }

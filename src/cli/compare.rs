@@ -219,10 +219,8 @@ fn listen_for_the_end(cancel: Cancel) {
 /// Writes what was asked for, prints the result, and judges.
 fn conclude(outcome: &Outcome, args: &CompareArgs, out: &mut impl Write) -> Result<(), Failure> {
     let comparison = &outcome.comparison;
-    let written = super::bench::write_files(&[
-        (&args.out, &|| comparison.to_json()),
-        (&args.html, &|| html::page(comparison)),
-    ]);
+    let written =
+        super::bench::write_files(&[(&args.out, &|| comparison.to_json()), (&args.html, &|| html::page(comparison))]);
     match args.output {
         Format::Table => write_table(out, comparison)?,
         Format::Json => out.write_all(comparison.to_json().as_bytes())?,

@@ -196,12 +196,8 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
         }
     }
     let interrupted = interruptible(&io, consumer.handle());
-    let reading = Reading {
-        out: BufWriter::with_capacity(64 << 10, out),
-        look: &look,
-        left: args.num.unwrap_or(u64::MAX),
-        ends,
-    };
+    let reading =
+        Reading { out: BufWriter::with_capacity(64 << 10, out), look: &look, left: args.num.unwrap_or(u64::MAX), ends };
     let ended = reading.run(&mut consumer, args, &interrupted);
     consumer.close_sync(CLOSE);
     match ended {

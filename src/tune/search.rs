@@ -852,7 +852,9 @@ mod tests {
             let shown = |_: &usize| {
                 let pairs = noisy_pairs(PAIRS_MAX, 1.0, noise, &mut random);
                 let mut looks = (first..=PAIRS_MAX).step_by(MORE_PAIRS).map(|count| &pairs[..count]);
-                looks.any(|pairs| finding(&paired_ratio_missing(pairs, LOOK_MISS).unwrap()) != Finding::NoDifferenceShown)
+                looks.any(|pairs| {
+                    finding(&paired_ratio_missing(pairs, LOOK_MISS).unwrap()) != Finding::NoDifferenceShown
+                })
             };
             (0..4000).filter(shown).count() as f64 / 4000.0
         };
