@@ -208,11 +208,8 @@ impl Sending {
                 Err(error) => return Err(error.into()),
             };
             cutter.feed(&chunk[..count]).map_err(|why| anyhow!(why))?;
-            loop {
-                match cutter.cut(count == 0).map_err(|why| anyhow!(why))? {
-                    Some(given) => self.send(given)?,
-                    None => break,
-                }
+            while let Some(given) = cutter.cut(count == 0).map_err(|why| anyhow!(why))? {
+                self.send(given)?;
             }
             if count == 0 {
                 return Ok(());

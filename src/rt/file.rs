@@ -111,7 +111,7 @@ impl DirectFile {
                     self.write_at(&buffer, position).await?;
                     return Err(fault::error());
                 }
-                Fault::Write | Fault::Sync => return Err(fault::error()),
+                Fault::Write | Fault::Sync | Fault::SlowSync => return Err(fault::error()),
             }
         }
         let written = self.write_at(&buffer, position).await?;
@@ -143,8 +143,10 @@ impl DirectFile {
     /// fdatasync. After an error nothing is known of any earlier write, and a second call would lie.
     pub async fn sync_data(&self) -> io::Result<()> {
         let recording = record::sync(self.0.recorded);
-        if fault::strike(Operation::Sync, self.0.file.as_raw_fd()).is_some() {
-            return Err(fault::error());
+        match fault::strike(Operation::Sync, self.0.file.as_raw_fd()).map(|striking| striking.fault()) {
+            None => {}
+            Some(Fault::SlowSync) => super::sleep(fault::SLOW_SYNC).await,
+            Some(_) => return Err(fault::error()),
         }
         let keeps = Keeps(self.0.clone(), None);
         match own_ring().and_then(|ring| ring.sync_data(raw::borrow(self.0.file.as_raw_fd()), keeps)) {

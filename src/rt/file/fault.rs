@@ -1,7 +1,8 @@
-//! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO, a write that does not end.
+//! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO, a write that does not end, flushes
+//! that take long.
 //!
 //! Owns the faults asked for in this process, on whatever shard their files are. Off, it costs one load of an atomic per
-//! operation. Always: a fault strikes once, the first time its operation meets a file below its directory; whatever comes to
+//! operation. Always: a failure strikes once, the first time its operation meets a file below its directory; whatever comes to
 //! files there afterwards is let through, as a kernel lets it, and counted. So who tries again on a file that failed is told
 //! that all is well, which is how data is lost with real disks, and the count tells on it. Source: the kernel reports a
 //! failed flush once, and forgets what it could not write.
@@ -36,13 +37,18 @@ pub enum Fault {
     WriteThatHangs,
     /// An fdatasync.
     Sync,
+    /// No failure: every fdatasync takes [`SLOW_SYNC`] longer.
+    SlowSync,
 }
+
+/// Hundreds of small writes.
+pub const SLOW_SYNC: Duration = Duration::from_millis(20);
 
 impl Fault {
     fn strikes(self, operation: Operation) -> bool {
         match self {
             Self::Write | Self::WriteThatArrives | Self::WriteThatHangs => operation == Operation::Write,
-            Self::Sync => operation == Operation::Sync,
+            Self::Sync | Self::SlowSync => operation == Operation::Sync,
         }
     }
 }
@@ -130,7 +136,9 @@ pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Striking> {
     let path = std::fs::read_link(format!("/proc/self/fd/{file}")).ok()?;
     let mut striking = None;
     for asked in all().iter().filter(|asked| path.starts_with(&asked.below)) {
-        if asked.struck.load(Ordering::Acquire) {
+        if asked.fault == Fault::SlowSync {
+            striking = striking.or_else(|| asked.fault.strikes(operation).then(|| Striking(asked.clone())));
+        } else if asked.struck.load(Ordering::Acquire) {
             asked.later.fetch_add(1, Ordering::AcqRel);
         } else if striking.is_none() && asked.fault.strikes(operation) {
             asked.struck.store(true, Ordering::Release);
