@@ -341,8 +341,10 @@ fn a_few_bytes_of_a_large_piece_do_not_hold_it() {
         let in_memory = |part: &Payload| matches!(part, Payload::Mem(_));
         let few = log.plan_read(offset(50), bounds(&log, 5 << 10)).unwrap().run().await.unwrap();
         assert!(few.bytes > 4 << 10 && few.parts.iter().all(in_memory), "one batch of a read of 128 KiB");
+        assert_eq!(few.copied_bytes, few.bytes);
         let many = log.plan_read(offset(0), bounds(&log, 1 << 20)).unwrap().run().await.unwrap();
         assert!(many.bytes > 400 << 10 && !many.parts.iter().any(in_memory), "all that was read");
+        assert_eq!(many.copied_bytes, 0);
         log.close().await.unwrap();
     });
 }

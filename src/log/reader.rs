@@ -51,6 +51,8 @@ pub struct ReadData {
     pub parts: SmallVec<[Payload; 4]>,
     /// Their sum.
     pub bytes: usize,
+    /// Of them, those that were copied out of larger pieces.
+    pub copied_bytes: usize,
     /// There is more below the bound, which the budget kept out.
     pub limited: bool,
 }
@@ -307,6 +309,7 @@ impl<'a> Walk<'a> {
             let to = usize::try_from(end.min(chunk.end()) - chunk.position).unwrap_or(usize::MAX);
             let slice = chunk.slice.slice(from..to);
             data.parts.push(if (to - from).saturating_mul(COPIED_BELOW) < chunk.slice.as_slice().len() {
+                data.copied_bytes += to - from;
                 Payload::Mem(Bytes::copy_from_slice(slice.as_slice()))
             } else {
                 Payload::Disk(slice)
