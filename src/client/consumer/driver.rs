@@ -57,6 +57,16 @@ pub(super) struct Driver {
     touched: Cell<Option<Instant>>,
 }
 
+/// However the driver ends, by a panic too: the program is told instead of waiting for ever.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.ring();
+    }
+}
+
 impl Driver {
     pub(super) async fn run(
         shared: Arc<Shared>,
@@ -64,6 +74,7 @@ impl Driver {
         interceptors: Interceptors,
         mut jobs: mpsc::UnboundedReceiver<Job>,
     ) {
+        let _ending = Ending(Arc::clone(&shared));
         let network = Network::new(settings.client.clone());
         let mut metadata = network.on_metadata_change();
         let driver =
@@ -86,8 +97,6 @@ impl Driver {
             }
         }
         driver.say_good_bye().await;
-        driver.shared.lock().closed = true;
-        driver.shared.ring();
     }
 
     /// Begins all there is to do and says when to look again; `None` when the consumer is gone.
