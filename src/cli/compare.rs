@@ -71,7 +71,7 @@ pub(super) struct CompareArgs {
     #[arg(long, help_heading = "Targets")]
     keep: bool,
 
-    /// quick (about 5 minutes), standard (about 40) or full (hours)
+    /// quick (about 7 minutes), standard (about 50) or full (hours)
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = Preset::parse, help_heading = "Measuring")]
     preset: Preset,
     /// Only these workloads of the preset, by number or key: W2,W10@50%

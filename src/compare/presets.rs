@@ -283,9 +283,9 @@ pub fn only(cells: Vec<Cell>, names: &[String]) -> Result<Vec<Cell>, String> {
 
 /// About how long it takes.
 pub fn estimate(cells: &[Cell], pacing: &Pacing, layouts: usize) -> Duration {
-    // A turn also makes its topic, connects, syncs what was written and deletes the topic: 0.3 to 0.8 s beside Kafka on two
-    // busy cores, measured before a turn waited until its files are gone.
-    const AROUND: f64 = 0.6;
+    // A turn also makes its topic, connects, syncs what was written, deletes the topic and waits until its files are gone: 1 to 2 s
+    // beside Kafka on two busy cores.
+    const AROUND: f64 = 1.6;
     const RESTART: f64 = 5.0;
     // A neighbour that is noisy for a second or so before the quiet load begins, and more to delete.
     const NOISE: f64 = 4.0;

@@ -249,7 +249,8 @@ fn shard_rows(page: &mut Page, scrape: &Scrape) {
         let limit = memory.limit as f64;
         page.row("ringlog_memory_limit_bytes", "The shard's memory budget", Kind::Gauge, labels(), limit);
         let limit = memory.answers_limit as f64;
-        let help = "What answers to fetches may hold beside the first batch of each: of read_answers and queued_answers";
+        let help =
+            "What answers to fetches may hold beside the first batch of each: of read_answers and queued_answers";
         page.row("ringlog_memory_answers_limit_bytes", help, Kind::Gauge, labels(), limit);
         let waiting = memory.requests_waiting as f64;
         page.row("ringlog_memory_requests_waiting", "Frames waiting for memory", Kind::Gauge, labels(), waiting);
