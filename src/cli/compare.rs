@@ -30,7 +30,7 @@ const EXIT_VERDICT: u8 = 6;
 
 const EXAMPLES: &str = "\
 Examples:
-  ringlog compare --kafka auto --html report.html           starts both on fresh directories; five minutes
+  ringlog compare --kafka auto --html report.html           starts both on fresh directories; seven minutes
   ringlog compare --preset standard --layout both --html report.html
   ringlog compare --target kafka=broker:9092,pid=4711       a Kafka that runs already
   ringlog compare --target new=ringlog --target old=ringlog:/opt/old/ringlog
