@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::protocol::batch::{self, BatchInfo, HEADER_BYTES};
@@ -26,9 +25,6 @@ use super::{Log, ReadError};
 const CHUNK_BYTES: usize = 128 << 10;
 /// A read looks on in the next segment when the first has nothing for it (compaction leaves gaps), but not for ever.
 const SEGMENTS_MAX: usize = 4;
-/// A slice of a piece that is smaller than one part in so many is copied: the answer would hold the whole piece for it until
-/// its peer has taken it, and count the slice. The usual answer fills its pieces, all but the last.
-const COPIED_BELOW: usize = 4;
 /// Readers of one log that are recognised as sequential.
 const READERS_MAX: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -51,8 +47,6 @@ pub struct ReadData {
     pub parts: SmallVec<[Payload; 4]>,
     /// Their sum.
     pub bytes: usize,
-    /// Of them, those that were copied out of larger pieces.
-    pub copied_bytes: usize,
     /// There is more below the bound, which the budget kept out.
     pub limited: bool,
 }
@@ -297,7 +291,7 @@ impl<'a> Walk<'a> {
         Ok(chunk)
     }
 
-    /// The bytes from `start` to the current position, in slices of the pieces read; a few bytes of a large one are copied.
+    /// The bytes from `start` to the current position, in slices of the pieces read.
     async fn cut(&mut self, start: u64) -> io::Result<ReadData> {
         let end = self.position;
         let mut data = ReadData::default();
@@ -307,13 +301,7 @@ impl<'a> Walk<'a> {
             let chunk = self.chunk(at, missing).await?;
             let from = usize::try_from(at - chunk.position).unwrap_or(usize::MAX);
             let to = usize::try_from(end.min(chunk.end()) - chunk.position).unwrap_or(usize::MAX);
-            let slice = chunk.slice.slice(from..to);
-            data.parts.push(if (to - from).saturating_mul(COPIED_BELOW) < chunk.slice.as_slice().len() {
-                data.copied_bytes += to - from;
-                Payload::Mem(Bytes::copy_from_slice(slice.as_slice()))
-            } else {
-                Payload::Disk(slice)
-            });
+            data.parts.push(Payload::Disk(chunk.slice.slice(from..to)));
             data.bytes += to - from;
             at = chunk.position + to as u64;
         }

@@ -241,7 +241,6 @@ impl Shard {
         };
         partition.finish_read(&limits, data.bytes)?;
         self.metrics.fetch_bytes.add(data.bytes as u64);
-        self.metrics.fetch_copied_bytes.add(data.copied_bytes as u64);
         // Kafka fills the limits with a part of the next batch, and counts it.
         let counted_bytes = if data.limited { data.bytes.max(bytes_max) } else { data.bytes };
         Ok(Read { parts: data.parts, counted_bytes, ..Read::empty(limits) })
