@@ -1,7 +1,8 @@
 //! OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
 //! Shell. Owns the check that a committed partition exists, and the order of answers; the coordinator of the group keeps
-//! the offsets. Always: a request for very many offsets asks for some at a time, and for none twice. Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
+//! the offsets. Always: a request for very many offsets asks for some at a time, and for none twice.
+//! Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -5,7 +5,8 @@
 //! size is. Large frames have a share of their own, so that a hundred peers which announce 100 MiB each and send nothing
 //! leave the small requests of others their memory; and while somebody waits, unfinished frames that stand still are cut.
 //! A fetch never waits for memory: the more answers wait for their peers, the less it reads, down to the one batch without
-//! which its consumer would stand still (KIP-74). So answers hold at most the limit and a batch a connection.
+//! which its consumer would stand still (KIP-74). So answers are at most the limit and a batch a connection; the pieces that they
+//! are slices of are not counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -159,8 +160,7 @@ impl Drop for Permit {
     }
 }
 
-/// What answers to fetches may hold, from before their batches are read until the peer has taken them. Clones share it.
-#[derive(Clone)]
+/// What answers to fetches may hold, from before their batches are read until the peer has taken them.
 pub struct AnswerBudget(Rc<Answers>);
 
 struct Answers {
