@@ -62,7 +62,7 @@ fn time_appends(iterations: u64, value_bytes: usize, depth: u64, acked: bool) ->
     let mut setup = Setup::on_all_cpus(vec![path.clone()]);
     setup.cpus.truncate(1);
     run_one(setup, move || async move {
-        let runtime = LogRuntime::new(16 << 20);
+        let runtime = LogRuntime::new(16 << 20, 8 << 20);
         let log = open(&path, &runtime).await;
         let changed = rt::Event::default();
         let observer = changed.clone();

@@ -347,7 +347,7 @@ async fn open_for_real(history: &History, state: &State, dir: &Path, random: &mu
         .map(|(path, bytes)| (dir.join(path.strip_prefix(&history.dir).unwrap()), bytes.clone()))
         .collect();
     record::start();
-    let opened = Log::open(place(dir), crash_settings(), state.facts, &LogRuntime::new(1 << 20)).await;
+    let opened = Log::open(place(dir), crash_settings(), state.facts, &LogRuntime::new(1 << 20, 8 << 20)).await;
     let events = record::stop();
     let (log, report) = opened.map_err(|error| error.to_string())?;
     let pure = recover(&state.image, &history.dir, state.facts)?;

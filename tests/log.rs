@@ -107,7 +107,7 @@ fn cold_reads_equal_the_log_at_every_offset_and_size() {
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
         let settings = LogSettings { segment_bytes: 2 << 20, ..settings() };
-        let runtime = LogRuntime::new(0);
+        let runtime = LogRuntime::new(0, 8 << 20);
         let (log, _) = Log::open(place(&path), settings, AFTER_CRASH, &runtime).await.unwrap();
         let mut expected = Vec::new();
         for (batch, base) in mixed(600) {
@@ -136,6 +136,32 @@ fn cold_reads_equal_the_log_at_every_offset_and_size() {
         let last = split(&read(&log, offset(expected[299].0), bounded).await);
         assert_eq!(last, [expected[299].1.clone()]);
         assert!(runtime.stats().disk_read_bytes > 0);
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_comes_before_its_read_ahead_has_ended_does_not_read_the_same_again() {
+    const BATCHES: u64 = 400;
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let runtime = LogRuntime::new(0, 8 << 20);
+        let (log, _) = Log::open(place(&path), settings(), AFTER_CRASH, &runtime).await.unwrap();
+        let mut written = 0;
+        for seed in 0..BATCHES {
+            let batch = batch(1, 20_000, seed, NOW, None);
+            written += batch.len() as u64;
+            append(&log, batch).unwrap();
+            acked(&log).await;
+        }
+        for bytes_max in [50_000, 400_000, 1 << 20] {
+            let before = runtime.stats().disk_read_bytes;
+            assert_eq!(read_all(&log, offset(0), bytes_max).await.len() as u64, BATCHES);
+            let read = runtime.stats().disk_read_bytes - before;
+            // Pieces begin at blocks, so neighbours share one.
+            assert!(read < written + written / 10, "{read} bytes were read of {written}, in steps of {bytes_max}");
+        }
         log.close().await.unwrap();
     });
 }
@@ -237,7 +263,7 @@ fn a_directory_of_another_topic_is_refused() {
     on_shard(dir.path(), move || async move {
         open(&path, settings(), AFTER_CRASH).await.close().await.unwrap();
         let other = LogPlace { topic_id: TopicId::from_bytes([9; 16]), ..place(&path) };
-        let error = Log::open(other, settings(), AFTER_CRASH, &LogRuntime::new(0)).await.err().unwrap();
+        let error = Log::open(other, settings(), AFTER_CRASH, &LogRuntime::new(0, 8 << 20)).await.err().unwrap();
         assert!(matches!(error, OpenError::WrongTopic { .. }), "{error}");
     });
 }
@@ -288,7 +314,7 @@ fn concurrent_flushes_share_rounds() {
     let dir = disk_dir();
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
-        let runtime = LogRuntime::new(1 << 20);
+        let runtime = LogRuntime::new(1 << 20, 8 << 20);
         let (log, _) = Log::open(place(&path), settings(), AFTER_CRASH, &runtime).await.unwrap();
         let mut flushes = Vec::new();
         for seed in 0..64 {
@@ -310,7 +336,7 @@ fn each_byte_is_copied_about_once() {
     let dir = disk_dir();
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
-        let runtime = LogRuntime::new(1 << 20);
+        let runtime = LogRuntime::new(1 << 20, 8 << 20);
         let (log, _) = Log::open(place(&path), settings(), AFTER_CRASH, &runtime).await.unwrap();
         for seed in 0..40 {
             append(&log, batch(1, 64 << 10, seed, NOW, None)).unwrap();
@@ -332,7 +358,7 @@ fn blocks_ahead_of_small_writes_are_written_before_and_hold_nothing_after_a_cras
         let dir = disk_dir();
         let (first, second) = (dir.path().to_owned(), dir.path().to_owned());
         let end = on_shard(dir.path(), move || async move {
-            let runtime = LogRuntime::new(1 << 20);
+            let runtime = LogRuntime::new(1 << 20, 8 << 20);
             let (log, _) = Log::open(place(&first), settings(), AFTER_CRASH, &runtime).await.unwrap();
             while runtime.stats().appended_bytes < 600_000 {
                 append(&log, batch(1, size, 1, NOW, None)).unwrap();
@@ -360,7 +386,7 @@ fn small_appends_go_on_at_the_odd_end_of_logs_that_were_closed() {
     on_shard(dir.path(), move || async move {
         let mut random = fastrand::Rng::with_seed(4);
         // More logs than writes may be in flight, so that more is appended while a write waits for its turn.
-        let runtime = LogRuntime::new(8 << 20);
+        let runtime = LogRuntime::new(8 << 20, 8 << 20);
         let rules =
             |number| LogSettings { prewrite_bytes_max: if number % 2 == 0 { 0 } else { 32 << 10 }, ..settings() };
         let mut logs = Vec::new();
@@ -466,7 +492,7 @@ fn offsets_for_times_equal_a_scan_of_all_records() {
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
         let settings = LogSettings { segment_bytes: 50_000, index_interval_bytes: 500, ..settings() };
-        let runtime = LogRuntime::new(20_000);
+        let runtime = LogRuntime::new(20_000, 8 << 20);
         let (log, _) = Log::open(place(&path), settings.clone(), AFTER_CRASH, &runtime).await.unwrap();
         let mut random = fastrand::Rng::with_seed(3);
         let mut records: Vec<(i64, i64, i32)> = Vec::new();
@@ -646,7 +672,7 @@ fn a_thousand_idle_logs_hold_no_files() {
     let dir = fast_dir();
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
-        let runtime = LogRuntime::new(1 << 20);
+        let runtime = LogRuntime::new(1 << 20, 8 << 20);
         let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open_files();
         let mut logs = Vec::new();
@@ -678,7 +704,7 @@ fn readers_see_the_right_bytes_while_the_log_rolls_and_deletes() {
     on_shard(dir.path(), move || async move {
         let rules = LogSettings { segment_bytes: 60_000, retention_bytes: Some(300_000), ..settings() };
         // Room for some batches only, so that reads meet the border between cache and disk.
-        let (log, _) = Log::open(place(&path), rules, AFTER_CRASH, &LogRuntime::new(50_000)).await.unwrap();
+        let (log, _) = Log::open(place(&path), rules, AFTER_CRASH, &LogRuntime::new(50_000, 8 << 20)).await.unwrap();
         let all: Vec<Vec<u8>> = mixed(400).into_iter().map(|(batch, base)| stored(batch, base, 0)).collect();
         let all = std::rc::Rc::new(all);
         let readers: Vec<_> = (0..4_u64)

@@ -35,7 +35,7 @@ fn kafkas_files_open_and_the_same_batches_give_the_same_files() {
         let topic_id = TopicId::parse("UpKw1UwARMqBANbU3LOAYQ").unwrap();
         let in_dir = |name: &str| LogPlace { topic_id, ..place(&path.join(name)) };
         let facts = after_close(offset(100));
-        let runtime = LogRuntime::new(1 << 20);
+        let runtime = LogRuntime::new(1 << 20, 8 << 20);
         let (log, report) = Log::open(in_dir("theirs"), settings.clone(), facts, &runtime).await.unwrap();
         assert_eq!((report.bytes_scanned, log.limits().log_end), (0, offset(100)));
         let batches = read_all(&log, offset(0), 1 << 20).await;
@@ -233,7 +233,7 @@ fn a_failed_write_or_flush_is_never_tried_again_and_nothing_acknowledged_is_lost
         let settings = move || LogSettings { ack_class: class, flush_interval: INTERVAL, ..settings() };
         let path = dir.path().to_owned();
         let (appended, acknowledged, flushed) = on_shard(dir.path(), move || async move {
-            let runtime = LogRuntime::new(64 << 20);
+            let runtime = LogRuntime::new(64 << 20, 8 << 20);
             let open = async |dir| Log::open(place(dir), settings(), AFTER_CRASH, &runtime).await.unwrap().0;
             let (log, neighbour) = (open(&path).await, open(&path.join("neighbour")).await);
             let mut appended = Vec::new();
@@ -303,7 +303,7 @@ fn a_log_that_failed_holds_no_batches_any_more() {
     let dir = disk_dir();
     let path = dir.path().to_owned();
     on_shard(dir.path(), move || async move {
-        let runtime = LogRuntime::new(64 << 20);
+        let runtime = LogRuntime::new(64 << 20, 8 << 20);
         let (log, _) = Log::open(place(&path), settings(), AFTER_CRASH, &runtime).await.unwrap();
         let asked = fault::ask(Fault::Write, &path.join("orders-0"));
         // More than one write takes.

@@ -21,8 +21,10 @@ use super::runtime::Chunk;
 use super::segment::Segment;
 use super::{Log, ReadError};
 
-/// Least bytes of a cold read, and how much is read ahead for a sequential reader.
+/// Least bytes of a cold read.
 const CHUNK_BYTES: usize = 128 << 10;
+/// Least bytes that are read ahead for a sequential reader: as much as it took is read, since it will take that again.
+const AHEAD_BYTES_MIN: usize = 256 << 10;
 /// A read looks on in the next segment when the first has nothing for it (compaction leaves gaps), but not for ever.
 const SEGMENTS_MAX: usize = 4;
 /// Readers of one log that are recognised as sequential.
@@ -155,9 +157,8 @@ impl DiskPlan {
             let found = walk.run(self.from, disk_bounds).await;
             let (mut data, next) = found.map_err(|error| self.failed(&segment, error))?;
             let Some(next) = next else { continue };
-            log.shared().count(|stats| stats.disk_read_bytes += data.bytes as u64);
             if is_sequential {
-                walk.read_ahead();
+                walk.read_ahead(data.bytes);
             }
             log.reads.ended(next);
             self.add_cached(&mut data, next);
@@ -282,10 +283,17 @@ impl<'a> Walk<'a> {
         if let Some(chunk) = self.chunks.iter().rev().find(|chunk| (chunk.position..chunk.end()).contains(&position)) {
             return Ok(chunk.clone());
         }
-        let kept = self.log.shared().chunks.find(self.segment.id, position);
-        let chunk = match kept {
+        let kept = &self.log.shared().chunks;
+        let mut chunk = kept.find(self.segment.id, position);
+        if chunk.is_none()
+            && let Some(read) = kept.under_way(self.segment.id, position)
+        {
+            read.await;
+            chunk = kept.find(self.segment.id, position);
+        }
+        let chunk = match chunk {
             Some(chunk) => chunk,
-            None => read_chunk(self.log, self.segment, position, likely_bytes).await?,
+            None => read_chunk(self.log, self.segment, position, likely_bytes, false).await?,
         };
         self.chunks.push(chunk.clone());
         Ok(chunk)
@@ -308,15 +316,16 @@ impl<'a> Walk<'a> {
         Ok(data)
     }
 
-    /// Brings the piece after the last one into memory while the answer is on its way.
-    fn read_ahead(&self) {
+    /// Brings the piece after the last one into memory while the answer, of `taken` bytes, is on its way.
+    fn read_ahead(&self, taken: usize) {
         let Some(position) = self.chunks.last().map(Chunk::end).filter(|&end| end < self.written) else { return };
-        if self.log.shared().chunks.find(self.segment.id, position).is_some() {
+        let bytes = taken.max(AHEAD_BYTES_MIN);
+        if !self.log.shared().chunks.wants_ahead(self.segment.id, position, bytes) {
             return;
         }
         let (log, segment) = (Rc::clone(self.log), Rc::clone(self.segment));
         rt::spawn(async move {
-            if let Err(error) = read_chunk(&log, &segment, position, 2 * CHUNK_BYTES).await {
+            if let Err(error) = read_chunk(&log, &segment, position, bytes, true).await {
                 tracing::debug!(file = %log.file_name(&segment), %error, "reading ahead failed");
             }
         });
@@ -325,13 +334,21 @@ impl<'a> Walk<'a> {
 
 /// Reads whole blocks around the byte at `position` and keeps them for the next reader. Only written bytes are kept: what
 /// lies behind them is still changing.
-async fn read_chunk(log: &Log, segment: &Segment, position: u64, likely_bytes: usize) -> io::Result<Chunk> {
+async fn read_chunk(
+    log: &Log,
+    segment: &Segment,
+    position: u64,
+    likely_bytes: usize,
+    is_ahead: bool,
+) -> io::Result<Chunk> {
     let file = segment.reader(&log.place.dir).await?;
     let start = position - position % BLOCK;
     let written = segment.written.get();
     let left = usize::try_from(written.saturating_sub(start)).unwrap_or(usize::MAX);
     let bytes = likely_bytes.saturating_add(BLOCK_BYTES).clamp(CHUNK_BYTES, IO_BYTES_MAX).min(left);
+    let _under_way = log.shared().chunks.begin(segment.id, start..start + bytes as u64);
     let slice = file.read(start, bytes.next_multiple_of(BLOCK_BYTES)).await?;
+    log.shared().count(|stats| stats.disk_read_bytes += slice.as_slice().len() as u64);
     let whole = slice.as_slice().len().min(left);
     if start + whole as u64 <= position {
         return Err(io::Error::new(
@@ -341,7 +358,7 @@ async fn read_chunk(log: &Log, segment: &Segment, position: u64, likely_bytes: u
     }
     let chunk = Chunk { segment: segment.id, position: start, slice: slice.slice(0..whole) };
     if segment.deleted.get().is_none() {
-        log.shared().chunks.keep(chunk.clone());
+        log.shared().chunks.keep(chunk.clone(), is_ahead);
     }
     Ok(chunk)
 }

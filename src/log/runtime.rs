@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::rt::file::DiskSlice;
@@ -22,9 +23,6 @@ const WRITES_IN_FLIGHT_MAX: usize = 4;
 const SYNCS_IN_FLIGHT_MAX: usize = 16;
 /// Sealed segments kept open for reading, with their indexes in memory (at most 2 MiB each for a segment of 1 GiB).
 const SEGMENTS_OPEN_MAX: usize = 64;
-/// Memory of cold reads kept: the rest of the last read and the one ahead for some thirty sequential readers.
-const READ_CACHE_BYTES_MAX: usize = 8 << 20;
-
 /// Shared by the logs of one shard. Clones share it.
 #[derive(Clone)]
 pub struct LogRuntime(pub(crate) Rc<Shared>);
@@ -42,14 +40,15 @@ pub(crate) struct Shared {
 }
 
 impl LogRuntime {
-    /// One per shard. `tail_cache_bytes`: budget of cached batches over all logs of the shard.
-    pub fn new(tail_cache_bytes: usize) -> Self {
+    /// One per shard. Budgets over all logs of the shard: `tail_cache_bytes` of the newest batches, `read_cache_bytes` of cold
+    /// reads that are kept for whoever reads on.
+    pub fn new(tail_cache_bytes: usize, read_cache_bytes: usize) -> Self {
         Self(Rc::new(Shared {
             tail: TailBudget::new(tail_cache_bytes),
             writes: Permits::new(WRITES_IN_FLIGHT_MAX),
             prewrites: Permits::new(1),
             syncs: Permits::new(SYNCS_IN_FLIGHT_MAX),
-            chunks: ReadCache::default(),
+            chunks: ReadCache::new(read_cache_bytes),
             open: RefCell::default(),
             next_segment_id: Cell::new(0),
             counters: Cell::default(),
@@ -158,11 +157,39 @@ impl Drop for Permit {
     }
 }
 
-/// Bytes read from disk, kept for who reads on; the ones unused for longest go first.
-#[derive(Default)]
+/// Bytes read from disk, kept for who reads on; the ones unused for longest go first. Knows also what is being read, so that
+/// a reader that comes before its read-ahead has ended does not read the same again.
 pub(crate) struct ReadCache {
-    chunks: RefCell<VecDeque<Chunk>>,
+    bytes_max: usize,
+    chunks: RefCell<VecDeque<Kept>>,
     bytes: Cell<usize>,
+    reading: Rc<RefCell<Vec<Reading>>>,
+}
+
+struct Kept {
+    chunk: Chunk,
+    /// Read ahead, and nobody has come for it yet.
+    is_ahead: bool,
+}
+
+/// A run of bytes on its way from the disk.
+struct Reading {
+    segment: u64,
+    bytes: Range<u64>,
+    done: Rc<Event>,
+}
+
+/// Tells at its end, however it comes, those who wait for the read.
+pub(crate) struct ReadGuard {
+    reading: Rc<RefCell<Vec<Reading>>>,
+    done: Rc<Event>,
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        self.reading.borrow_mut().retain(|reading| !Rc::ptr_eq(&reading.done, &self.done));
+        self.done.notify_all();
+    }
 }
 
 /// A run of bytes of one segment's file.
@@ -175,7 +202,11 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     pub(crate) fn end(&self) -> u64 {
-        self.position + self.slice.as_slice().len() as u64
+        self.position + self.len() as u64
+    }
+
+    fn len(&self) -> usize {
+        self.slice.as_slice().len()
     }
 
     fn holds(&self, segment: u64, position: u64) -> bool {
@@ -184,31 +215,62 @@ impl Chunk {
 }
 
 impl ReadCache {
+    fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, chunks: RefCell::default(), bytes: Cell::new(0), reading: Rc::default() }
+    }
+
+    /// The end of a read that is under way and brings the byte at `position`. It may fail, or what it brought be gone again:
+    /// whoever waited looks once more.
+    pub(crate) fn under_way(&self, segment: u64, position: u64) -> Option<impl Future<Output = ()> + use<>> {
+        let reading = self.reading.borrow();
+        let found = reading.iter().find(|other| other.segment == segment && other.bytes.contains(&position))?;
+        Some(found.done.wait())
+    }
+
+    /// Says that these bytes are being read, until the guard is dropped.
+    pub(crate) fn begin(&self, segment: u64, bytes: Range<u64>) -> ReadGuard {
+        let done = Rc::<Event>::default();
+        self.reading.borrow_mut().push(Reading { segment, bytes, done: Rc::clone(&done) });
+        ReadGuard { reading: Rc::clone(&self.reading), done }
+    }
+
+    /// Whether `bytes` may be read ahead at `position`: they are not here or under way, and what is read ahead for others
+    /// leaves room, so that many readers do not drive each other's pieces out unread.
+    pub(crate) fn wants_ahead(&self, segment: u64, position: u64, bytes: usize) -> bool {
+        let chunks = self.chunks.borrow();
+        let reading = self.reading.borrow();
+        let is_here = chunks.iter().any(|kept| kept.chunk.holds(segment, position))
+            || reading.iter().any(|other| other.segment == segment && other.bytes.contains(&position));
+        let unread: usize = chunks.iter().filter(|kept| kept.is_ahead).map(|kept| kept.chunk.len()).sum();
+        let under_way: u64 = reading.iter().map(|other| other.bytes.end - other.bytes.start).sum();
+        !is_here && (unread + bytes) as u64 + under_way <= self.bytes_max as u64 / 2
+    }
+
     /// The chunk that holds the byte at `position`.
     pub(crate) fn find(&self, segment: u64, position: u64) -> Option<Chunk> {
         let mut chunks = self.chunks.borrow_mut();
-        let at = chunks.iter().position(|chunk| chunk.holds(segment, position))?;
-        let chunk = chunks.remove(at)?;
-        chunks.push_back(chunk.clone());
+        let at = chunks.iter().position(|kept| kept.chunk.holds(segment, position))?;
+        let chunk = chunks.remove(at)?.chunk;
+        chunks.push_back(Kept { chunk: chunk.clone(), is_ahead: false });
         Some(chunk)
     }
 
     /// Keeps a chunk, in place of shorter ones that begin where it does.
-    pub(crate) fn keep(&self, chunk: Chunk) {
+    pub(crate) fn keep(&self, chunk: Chunk, is_ahead: bool) {
         let mut chunks = self.chunks.borrow_mut();
-        chunks.retain(|other| (other.segment, other.position) != (chunk.segment, chunk.position));
-        chunks.push_back(chunk);
-        let mut bytes: usize = chunks.iter().map(|chunk| chunk.slice.as_slice().len()).sum();
-        while bytes > READ_CACHE_BYTES_MAX {
+        chunks.retain(|kept| (kept.chunk.segment, kept.chunk.position) != (chunk.segment, chunk.position));
+        chunks.push_back(Kept { chunk, is_ahead });
+        let mut bytes: usize = chunks.iter().map(|kept| kept.chunk.len()).sum();
+        while bytes > self.bytes_max {
             let Some(oldest) = chunks.pop_front() else { break };
-            bytes -= oldest.slice.as_slice().len();
+            bytes -= oldest.chunk.len();
         }
         self.bytes.set(bytes);
     }
 
     fn forget(&self, segment: u64) {
         let mut chunks = self.chunks.borrow_mut();
-        chunks.retain(|chunk| chunk.segment != segment);
-        self.bytes.set(chunks.iter().map(|chunk| chunk.slice.as_slice().len()).sum());
+        chunks.retain(|kept| kept.chunk.segment != segment);
+        self.bytes.set(chunks.iter().map(|kept| kept.chunk.len()).sum());
     }
 }

@@ -109,7 +109,7 @@ pub struct LogStats {
     pub flushes: u64,
     /// Bytes answered from the tail cache.
     pub cache_read_bytes: u64,
-    /// Bytes answered from disk.
+    /// Bytes read from disk to answer, read ahead or not.
     pub disk_read_bytes: u64,
     /// Gauge: bytes appended and not yet given to the device.
     pub pending_bytes: u64,

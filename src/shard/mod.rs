@@ -124,12 +124,15 @@ impl From<Absent> for ProduceError {
 }
 
 /// Shares of the shard's memory: half for requests, at most a quarter for the tail cache, an eighth for batches that were
-/// acknowledged before they were written, a sixteenth for answers to fetches; the rest covers the pinned pool and what is read
-/// ahead, which have bounds of their own.
+/// acknowledged before they were written, a sixteenth for answers to fetches, and at most a sixteenth for what was read from
+/// disk, of which half may be read ahead. The pinned pool has a bound of its own.
 const REQUESTS_SHARE: u64 = 2;
 const TAIL_CACHE_SHARE: u64 = 4;
 const UNWRITTEN_SHARE: u64 = 8;
 const ANSWERS_SHARE: u64 = 16;
+const READ_CACHE_SHARE: u64 = 16;
+/// Enough for sixteen readers that take 1 MiB at a time, one piece in hand and one ahead each.
+const READ_CACHE_BYTES_MAX: u64 = 32 << 20;
 
 impl Shard {
     /// Builds the shard on its executor. The caller then starts the mesh with [`Shard::join_mesh`].
@@ -145,7 +148,10 @@ impl Shard {
             hops: OnceCell::new(),
             memory: MemoryBudget::new((memory / REQUESTS_SHARE) as usize),
             answer_memory: AnswerBudget::new((memory / ANSWERS_SHARE) as usize),
-            log_runtime: LogRuntime::new(boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize),
+            log_runtime: LogRuntime::new(
+                boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize,
+                READ_CACHE_BYTES_MAX.min(memory / READ_CACHE_SHARE) as usize,
+            ),
             image: RefCell::new(boot.image),
             topics: RefCell::default(),
             partitions: RefCell::default(),

@@ -81,7 +81,7 @@ pub(crate) async fn try_open(
     settings: LogSettings,
     facts: StartFacts,
 ) -> Result<(Rc<Log>, RecoveryReport), OpenError> {
-    Log::open(place(dir), settings, facts, &LogRuntime::new(64 << 20)).await
+    Log::open(place(dir), settings, facts, &LogRuntime::new(64 << 20, 8 << 20)).await
 }
 
 pub(crate) async fn open(dir: &Path, settings: LogSettings, facts: StartFacts) -> Rc<Log> {
