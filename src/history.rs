@@ -1,7 +1,7 @@
 //! The history checker: from what clients saw, what a broker did wrong.
 //!
-//! Pure. Owns the memory of one run (about 40 bytes a record) and the list of anomalies; the simulator, the kill tests and
-//! `ringlog bench --verify` feed it. Does not own clients, clocks or the final read. Always true: it accuses only what no
+//! Pure. Owns the memory of one run (about 60 bytes a record) and the list of anomalies; the kill tests, the clients'
+//! tests and the verification of `ringlog bench` feed it. Does not own clients, clocks or the final read. Always true: it accuses only what no
 //! legal order of events explains, given that events of one client arrive in that client's order, and acknowledgements no
 //! earlier than they came. Source: Jepsen's Kafka workload, for which anomalies there are and which of them Kafka permits.
 //!

@@ -29,7 +29,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "client",
-        &["log", "replica", "shard", "server", "controller", "coordinator", "rt"],
+        &["rt", "metrics", "history", "log", "replica", "coordinator", "controller", "shard", "server", "control"],
         "a client is linked into other people's programs: types, protocol and config are all it may need",
     ),
     (

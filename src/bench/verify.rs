@@ -1,8 +1,8 @@
 //! Proof while measuring: was anything lost, duplicated, reordered or altered?
 //!
 //! Pure. Owns the stamp in the first [`STAMP_BYTES`] of every record's value and the ledger of what was acknowledged and what
-//! was read. Does not own the verdict on anything odd: that is [`crate::history`]'s, the checker of the simulator and the
-//! kill tests. Always true: a record is never called read that was not stamped by this run; the checksum covers every byte.
+//! was read. Does not own the verdict on anything odd: that is [`crate::history`]'s, the checker of the kill
+//! tests. Always true: a record is never called read that was not stamped by this run; the checksum covers every byte.
 //! Source: Jepsen's Kafka workload, by way of `history`.
 //!
 //! Acknowledgements and reads come in runs (a batch is one): number and offset rise together. The ledger keeps runs, some

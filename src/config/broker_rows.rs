@@ -23,7 +23,7 @@ const NO_SESSIONS: &str = "every fetch is answered in full: no fetch sessions ar
 const NEW_GROUPS: &str = "groups use the classic protocol so far";
 const PLUGIN: &str = "it names Java code, which cannot run here: remove the key";
 const METRICS: &str = "metrics are served as Prometheus text on admin.listener";
-const NO_AUTH: &str = "clients are not authenticated on this floor";
+const NO_AUTH: &str = "clients are not authenticated yet";
 
 /// Every key the broker knows by name.
 #[rustfmt::skip]
@@ -31,7 +31,7 @@ pub const BROKER_ROWS: &[Row] = &[
     // Who we are and where we listen.
     list("process.roles", "broker,controller", OneOf(&["broker", "controller"]), "What this process is; one node is both, and its own metadata log stands for the controller."),
     int("node.id", "1", AtLeast(0), "The id of this node in its cluster."),
-    int("broker.id", "-1", AtLeast(-1), "The old name of node.id.").mapped("node.id"),
+    int("broker.id", "-1", AtLeast(-1), "The old name of node.id.").mapped("it is taken as node.id"),
     unset("broker.rack", Text, Any, "Where this broker stands, as clients are told it."),
     list("listeners", "PLAINTEXT://127.0.0.1:9092", Any, "Where clients connect, as NAME://host:port; an empty host is every interface, port 0 is any free port."),
     unset("advertised.listeners", List, Any, "The address clients are told to use, when it is not that of listeners."),
@@ -94,7 +94,7 @@ pub const BROKER_ROWS: &[Row] = &[
     unset("log.flush.interval.ms", Long, AtLeast(0), "Default of flush.ms; engine.flush.interval.ms applies when it is shorter."),
     long("log.flush.scheduler.interval.ms", "9223372036854775807", AtLeast(0), "Default of flush.ms when log.flush.interval.ms is not set."),
     int("log.flush.offset.checkpoint.interval.ms", "60000", AtLeast(1), "How often recovery points are written to the checkpoint file."),
-    int("log.flush.start.offset.checkpoint.interval.ms", "60000", AtLeast(1), "How often log start offsets are written to the checkpoint file."),
+    int("log.flush.start.offset.checkpoint.interval.ms", "60000", AtLeast(1), "How often log start offsets are written to the checkpoint file.").mapped("log start offsets are written together with the recovery points: log.flush.offset.checkpoint.interval.ms"),
     boolean("log.preallocate", "false", "Default of preallocate.").mapped("segments are always preallocated engine.preallocate.bytes ahead"),
     text("log.message.timestamp.type", "CreateTime", OneOf(TIMESTAMP_TYPES), "Default of message.timestamp.type."),
     long("log.message.timestamp.before.max.ms", "9223372036854775807", AtLeast(0), "Default of message.timestamp.before.max.ms."),
@@ -198,9 +198,9 @@ pub const BROKER_ROWS: &[Row] = &[
 /// Keys known by their first letters only, and what becomes of them.
 #[rustfmt::skip]
 pub const FAMILIES: &[(&str, Handling)] = &[
-    ("ssl.", Handling::Noted("there is no TLS listener on this floor")),
+    ("ssl.", Handling::Noted("there is no TLS listener yet")),
     ("sasl.", Handling::Noted(NO_AUTH)),
-    ("listener.name.", Handling::Noted("settings of single listeners concern TLS and SASL, which this floor does not serve")),
+    ("listener.name.", Handling::Noted("settings of single listeners concern TLS and SASL, which are not served yet")),
     ("security.", Handling::Noted(NO_AUTH)),
     ("delegation.token.", Handling::Noted(NO_AUTH)),
     ("config.providers", Handling::Noted("${env:NAME} and ${file:/path:key} work without being declared")),

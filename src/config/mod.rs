@@ -1,6 +1,6 @@
 //! The settings: what they are, what they mean, and what was given.
 //!
-//! Pure but for [`load`], which reads files and asks the host. Owns the tables of settings (broker and topic), the typed
+//! Pure but for [`load`], which reads files and asks the host. Owns the tables of settings (broker, topic and client), the typed
 //! settings the rooms receive, and the data of DescribeConfigs. Does not own what a setting does: that is its room's. Broker
 //! settings are fixed at start-up; topic settings are live. Always: a [`BrokerSettings`] passed every check of every row.
 //! Source: Kafka 4.4's keys and defaults; `engine.*`, `admin.*` and `ringlog.*` are ours.
@@ -63,8 +63,6 @@ pub struct BrokerSettings {
     pub num_partitions: u32,
     /// `default.replication.factor`
     pub default_replication_factor: i16,
-    /// `message.max.bytes`
-    pub message_max_bytes: u32,
     /// `fetch.max.bytes`
     pub fetch_max_bytes: u32,
     /// `socket.request.max.bytes`
@@ -103,8 +101,6 @@ pub struct BrokerSettings {
     pub log_retention_check_interval: Duration,
     /// `log.flush.offset.checkpoint.interval.ms`
     pub log_flush_offset_checkpoint_interval: Duration,
-    /// `log.flush.start.offset.checkpoint.interval.ms`
-    pub log_flush_start_offset_checkpoint_interval: Duration,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration: Duration,
     /// `engine.flush.interval.ms`
@@ -180,8 +176,6 @@ pub struct TopicSettings {
     pub timestamp_after_max_ms: i64,
     /// `cleanup.policy` holds compact.
     pub compact: bool,
-    /// `min.insync.replicas`
-    pub min_insync_replicas: u32,
 }
 
 impl TopicSettings {

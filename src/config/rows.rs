@@ -164,15 +164,6 @@ impl Row {
         self.kind == Kind::Password
     }
 
-    /// Whose word the row is.
-    pub fn source(&self) -> &'static str {
-        if ["engine.", "admin.", "ringlog."].iter().any(|prefix| self.name.starts_with(prefix)) {
-            "Ringlog"
-        } else {
-            "Kafka 4.4"
-        }
-    }
-
     /// What the number counts.
     pub fn unit(&self) -> Unit {
         if ["batch.size", "max.request.size", "buffer.memory"].contains(&self.name) {

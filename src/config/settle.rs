@@ -103,7 +103,15 @@ impl Desk {
             Handling::Noted(why) => {
                 self.problem(Severity::Note, place.clone(), format!("{key} has no effect here"), Some(why.to_owned()));
             }
-            _ => {}
+            Handling::Mapped(how) => {
+                self.problem(
+                    Severity::Note,
+                    place.clone(),
+                    format!("{key} works differently here"),
+                    Some(how.to_owned()),
+                );
+            }
+            Handling::Honoured | Handling::Refused(_) => {}
         }
         self.places.insert(key.clone(), place);
         self.values.insert(key, plain);
@@ -187,7 +195,6 @@ impl Desk {
             delete_topic_enable: self.flag("delete.topic.enable"),
             num_partitions: self.count("num.partitions"),
             default_replication_factor: self.count("default.replication.factor").try_into().unwrap_or(i16::MAX),
-            message_max_bytes: self.count("message.max.bytes"),
             fetch_max_bytes: self.count("fetch.max.bytes"),
             socket_request_max_bytes: self.count("socket.request.max.bytes"),
             socket_listen_backlog_size: self.count("socket.listen.backlog.size"),
@@ -207,7 +214,6 @@ impl Desk {
             group_max_size: self.count("group.max.size"),
             log_retention_check_interval: self.millis("log.retention.check.interval.ms"),
             log_flush_offset_checkpoint_interval: self.millis("log.flush.offset.checkpoint.interval.ms"),
-            log_flush_start_offset_checkpoint_interval: self.millis("log.flush.start.offset.checkpoint.interval.ms"),
             producer_id_expiration: self.millis("producer.id.expiration.ms"),
             engine_flush_interval: self.millis("engine.flush.interval.ms"),
             engine_preallocate_bytes: self.count("engine.preallocate.bytes"),

@@ -153,7 +153,6 @@ impl BrokerSettings {
             timestamp_before_max_ms: number("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
             compact: policies.contains(&"compact"),
-            min_insync_replicas: small("min.insync.replicas"),
         }
     }
 
@@ -212,7 +211,6 @@ mod tests {
                 timestamp_before_max_ms: i64::MAX,
                 timestamp_after_max_ms: 3_600_000,
                 compact: false,
-                min_insync_replicas: 1,
             }
         );
     }

@@ -29,37 +29,56 @@ pub struct Offsets {
 
 /// The checkpoints of all log directories, as they were last written or are to be.
 pub struct Checkpoints {
-    dirs: Vec<(PathBuf, Offsets)>,
+    dirs: Vec<Dir>,
+}
+
+struct Dir {
+    path: PathBuf,
+    offsets: Offsets,
+    /// The files may hold what `offsets` does not: a write has failed.
+    unwritten: bool,
+}
+
+impl Dir {
+    fn write(&mut self) -> io::Result<()> {
+        let written = write(&self.path, &self.offsets);
+        self.unwritten = written.is_err();
+        written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+    }
 }
 
 impl Checkpoints {
     /// As [`read`] found them.
     pub fn new(dirs: impl IntoIterator<Item = (PathBuf, Offsets)>) -> Self {
-        Self { dirs: dirs.into_iter().collect() }
+        let dir = |(path, offsets)| Dir { path, offsets, unwritten: false };
+        Self { dirs: dirs.into_iter().map(dir).collect() }
     }
 
-    /// Forgets partitions that `image` does not have, on disk too. Writes nothing when there are none.
+    /// Forgets partitions that `image` does not have, on disk too. Writes nothing when the disk has none either. Errors: the
+    /// first of what the file systems answered; the next call tries again what was not written.
     pub fn keep_those_of(&mut self, image: &Image) -> io::Result<()> {
         let has = |partition: &TopicPartition| {
             let topic = image.topics.get(&partition.topic);
             topic.is_some_and(|topic| (partition.partition.value() as usize) < topic.partitions.len())
         };
-        for (dir, offsets) in &mut self.dirs {
-            let before = offsets.recovery_points.len() + offsets.log_starts.len();
-            offsets.recovery_points.retain(|partition, _| has(partition));
-            offsets.log_starts.retain(|partition, _| has(partition));
-            if offsets.recovery_points.len() + offsets.log_starts.len() < before {
-                write(dir, offsets)?;
+        let mut outcome = Ok(());
+        for dir in &mut self.dirs {
+            let Offsets { recovery_points, log_starts } = &mut dir.offsets;
+            let before = recovery_points.len() + log_starts.len();
+            recovery_points.retain(|partition, _| has(partition));
+            log_starts.retain(|partition, _| has(partition));
+            if dir.unwritten || recovery_points.len() + log_starts.len() < before {
+                outcome = outcome.and(dir.write());
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Takes over what running shards report, and writes it. Of a partition that is not served only what is further than
     /// known: one that never opened reports zeroes.
     pub fn on_report(&mut self, partitions: &[PartitionFacts]) {
         for facts in partitions {
-            let (Some(index), Some((_, offsets))) =
+            let (Some(index), Some(Dir { offsets, .. })) =
                 (PartitionIndex::new(facts.partition), self.dirs.get_mut(facts.log_dir))
             else {
                 continue;
@@ -75,9 +94,9 @@ impl Checkpoints {
                 *known = if facts.offline.is_some() { offset.max(*known) } else { offset };
             }
         }
-        for (dir, offsets) in &self.dirs {
-            if let Err(error) = write(dir, offsets) {
-                tracing::warn!(dir = %dir.display(), %error, "offset checkpoints were not written");
+        for dir in &mut self.dirs {
+            if let Err(error) = dir.write() {
+                tracing::warn!(%error, "offset checkpoints were not written");
             }
         }
     }
@@ -85,12 +104,13 @@ impl Checkpoints {
     /// Takes over where logs were closed, and writes it, one `closed` a directory in their order. What did not close keeps
     /// what is known of it.
     pub fn on_end(&mut self, closed: &[DirCheckpoint]) -> io::Result<()> {
-        for ((dir, offsets), closed) in self.dirs.iter_mut().zip(closed) {
-            offsets.recovery_points.extend(closed.recovery_points.iter().cloned());
-            offsets.log_starts.extend(closed.log_starts.iter().cloned());
-            write(dir, offsets).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", dir.display())))?;
+        let mut outcome = Ok(());
+        for (dir, closed) in self.dirs.iter_mut().zip(closed) {
+            dir.offsets.recovery_points.extend(closed.recovery_points.iter().cloned());
+            dir.offsets.log_starts.extend(closed.log_starts.iter().cloned());
+            outcome = outcome.and(dir.write());
         }
-        Ok(())
+        outcome
     }
 }
 
@@ -118,9 +138,10 @@ pub fn read(dir: &Path) -> (Offsets, Vec<String>) {
     (offsets, problems)
 }
 
-/// Writes the checkpoints of `dir`, each file atomically. Errors: what the file system answered.
+/// Writes the checkpoints of `dir`, each file atomically. A log start of a topic that is gone would cut a new log of its name,
+/// a recovery point only refuse it: so log starts go first. Errors: what the file system answered.
 fn write(dir: &Path, offsets: &Offsets) -> io::Result<()> {
-    for (name, offsets) in [(RECOVERY_POINTS, &offsets.recovery_points), (LOG_STARTS, &offsets.log_starts)] {
+    for (name, offsets) in [(LOG_STARTS, &offsets.log_starts), (RECOVERY_POINTS, &offsets.recovery_points)] {
         let text = checkpoint::format_offsets(offsets.iter().map(|(partition, offset)| (partition, *offset)));
         files::write_blocking(&dir.join(name), text.as_bytes())?;
     }
@@ -213,5 +234,28 @@ mod tests {
         let mut checkpoints = Checkpoints::new([(dir.path().to_owned(), known)]);
         checkpoints.keep_those_of(&Image::empty("cluster".into(), Vec::new())).unwrap();
         assert!(on_disk(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_write_that_failed_after_a_deletion_is_tried_again_before_the_name_can_be_given() {
+        for blocked in [LOG_STARTS, RECOVERY_POINTS] {
+            let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let known = offsets(&[("gone", 1000)]);
+            let dirs = [dir.path(), other.path()].map(|path| (path.to_owned(), known.clone()));
+            dirs.iter().for_each(|(path, known)| write(path, known).unwrap());
+            let mut checkpoints = Checkpoints::new(dirs);
+            let none = Image::empty("cluster".into(), Vec::new());
+
+            let obstacle = dir.path().join(format!("{blocked}.tmp"));
+            std::fs::create_dir(&obstacle).unwrap();
+            checkpoints.keep_those_of(&none).unwrap_err();
+            assert!(on_disk(other.path()).is_empty(), "the other directory is not concerned");
+            let (half, _) = read(dir.path());
+            assert!(half.log_starts.is_empty() || !half.recovery_points.is_empty(), "{half:?}");
+
+            std::fs::remove_dir(&obstacle).unwrap();
+            checkpoints.keep_those_of(&none).unwrap();
+            assert_eq!(read(dir.path()).0, Offsets::default());
+        }
     }
 }

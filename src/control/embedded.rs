@@ -1,4 +1,4 @@
-//! A broker within another program, for that program's tests: started on a free port, stopped when told.
+//! A broker within another program, for that program's tests: started where its settings say, stopped when told.
 //!
 //! Shell. Owns the broker's control thread, on which `boot` runs as in a process of its own, save that it catches no signals
 //! and says nothing on standard error. Always: when [`Embedded::stop`] has returned, or the value was dropped, every log is

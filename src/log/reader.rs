@@ -319,7 +319,7 @@ impl<'a> Walk<'a> {
     /// Brings the piece after the last one into memory while the answer, of `taken` bytes, is on its way.
     fn read_ahead(&self, taken: usize) {
         let Some(position) = self.chunks.last().map(Chunk::end).filter(|&end| end < self.written) else { return };
-        let bytes = taken.max(AHEAD_BYTES_MIN);
+        let bytes = taken.clamp(AHEAD_BYTES_MIN, IO_BYTES_MAX);
         if !self.log.shared().chunks.wants_ahead(self.segment.id, position, bytes) {
             return;
         }

@@ -119,7 +119,7 @@ macro_rules! apis {
 }
 
 // `served`: advertised and let in. `held`: the messages are here, the handler is not; write `served` when it is.
-// Versions are those of Kafka 4.3, up to what we give meaning to: transactions of the second version begin with Produce
+// Versions are those of Kafka 4.4, up to what we give meaning to: transactions of the second version begin with Produce
 // 12, topic ids on the produce and commit path with Produce 13 and OffsetCommit 10.
 apis! {
     0  Produce                 served 3..=11, produce: ProduceRequest<'a> => ProduceResponse<'a>;

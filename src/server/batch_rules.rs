@@ -206,7 +206,6 @@ mod tests {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             compact: false,
-            min_insync_replicas: 1,
         }
     }
 
