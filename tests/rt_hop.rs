@@ -156,6 +156,51 @@ fn what_follows_an_answer_is_run_once_and_a_panic_in_it_is_contained() {
 }
 
 #[test]
+fn a_panic_in_a_handler_is_contained_and_its_asker_is_told() {
+    let (seeds, _port) = hop::mesh(2, 4);
+    let main = |index: usize, _net, hops: Hops<u64, u64>| async move {
+        assert_eq!(hops.call(1 - index, 0).await, Err(Gone));
+        assert_eq!(hops.call(1 - index, 2).await, Ok(3), "the shard serves on");
+        assert_eq!(rt::panics(), 1);
+    };
+    on_two_shards((seeds, main), |question, responder| {
+        assert!(question > 0, "this is what the test wants");
+        responder.answer(question + 1);
+    });
+}
+
+#[test]
+fn what_found_no_room_arrives_although_a_background_task_lets_its_shard_sleep() {
+    const LAST: u64 = 3;
+    let (seeds, _port) = hop::mesh(2, 1);
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let seen = arrived.clone();
+    let main = move |index: usize, _net, hops: Hops<u64, u64>| {
+        let arrived = arrived.clone();
+        async move {
+            if index == 1 {
+                // Takes nothing out of its inbox meanwhile.
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(50) {
+                    std::hint::spin_loop();
+                }
+            } else {
+                rt::spawn_background(async {});
+                for question in 0..LAST {
+                    hops.post(1, question);
+                }
+            }
+            let began = Instant::now();
+            while arrived.load(Ordering::SeqCst) < LAST as usize {
+                assert!(began.elapsed() < Duration::from_secs(20), "they wait for an event that nobody will make");
+                rt::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    };
+    on_two_shards((seeds, main), move |_, _| _ = seen.fetch_add(1, Ordering::SeqCst));
+}
+
+#[test]
 fn what_would_follow_an_answer_is_dropped_with_its_shard() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -23,7 +24,7 @@ use super::checkpoints::{Checkpoints, Offsets};
 use super::flush_probe;
 use super::http::{self, Facts, Phase};
 use super::mesh::{ShardPort, ask_all};
-use super::stop::{Signals, stop_shards};
+use super::stop::{self, Signals, stop_shards};
 use crate::config::{BrokerSettings, Problem};
 use crate::controller::data_dirs::DataDirs;
 use crate::controller::image::Image;
@@ -232,15 +233,30 @@ pub(super) async fn serve(
         tracing::error!("the controller ended badly");
     }
     let closed = stop_shards(&shards, settings.log_dirs.len()).await;
-    let joined = tokio::task::spawn_blocking(move || running.join()).await;
-    finish(&settings, dirs, &mut *checkpoints.lock().await, &closed)?;
+    // Before the threads are waited for: one that hangs in its device must not cost the other logs their clean end.
+    let finished = finish(&settings, &dirs, &mut *checkpoints.lock().await, &closed);
+    let joined = join_shards(running).await;
+    // The directories stay locked until nothing of this process can write there, or it ends.
+    drop(dirs);
+    finished.and(joined)?;
     if speaks {
         eprintln!("stopped: every log flushed and closed");
     }
-    match joined {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure(error.to_string())),
-        Err(error) => Err(Failure(format!("a shard ended badly: {error}"))),
+    Ok(())
+}
+
+/// Waits for the shards' threads, which end at once where they have closed their logs.
+async fn join_shards(shards: rt::executor::Shards) -> Result<(), Failure> {
+    let (ended, end) = oneshot::channel();
+    // A thread of its own: the runtime would wait for one of its pool's, however long.
+    thread::Builder::new()
+        .name("join".to_owned())
+        .spawn(move || ended.send(shards.join()))
+        .map_err(|error| Failure(format!("the shards' threads cannot be waited for: {error}")))?;
+    match tokio::time::timeout(stop::JOIN, end).await {
+        Ok(Ok(joined)) => joined.map_err(|error| Failure(error.to_string())),
+        Ok(Err(_)) => Err(Failure("a shard ended badly; see the log above".to_owned())),
+        Err(_) => Err(Failure("a shard's thread did not end, most likely for its device; ending without it".to_owned())),
     }
 }
 
@@ -476,7 +492,7 @@ async fn checkpoint_now_and_then(
 /// Writes the last checkpoints and, where every log closed cleanly, the clean marker.
 fn finish(
     settings: &BrokerSettings,
-    dirs: DataDirs,
+    dirs: &DataDirs,
     checkpoints: &mut Checkpoints,
     closed: &[DirCheckpoint],
 ) -> Result<(), Failure> {
@@ -490,7 +506,6 @@ fn finish(
             dirs.mark_clean(index).map_err(|error| unmarked(&error))?;
         }
     }
-    drop(dirs);
     if closed.iter().all(|closed| closed.clean) {
         Ok(())
     } else {

@@ -16,6 +16,8 @@ use crate::shard::calls::{DirCheckpoint, ShardAnswer, ShardCall};
 pub(super) const DRAIN: Duration = Duration::from_secs(10);
 /// How long flushing and closing every log may take after that.
 pub(super) const CLOSE: Duration = Duration::from_secs(20);
+/// How long a shard's thread may take to end then.
+pub(super) const JOIN: Duration = Duration::from_secs(5);
 
 /// Exit code of a process that a second signal ended: not clean, recovery will scan.
 const ENDED_AT_ONCE: i32 = 130;

@@ -337,7 +337,9 @@ impl<Q: Send + 'static, A: Send + 'static, H: Fn(Q, Responder<A>) + 'static> Inb
             match message {
                 Message::Question(question, home) => {
                     let sender: Rc<dyn Sender<A>> = self.hops.clone();
-                    (self.handler)(question, Responder { sender, home: Some(home) });
+                    let responder = Responder { sender, home: Some(home) };
+                    // Dropped by a panic, the responder answers `Gone`.
+                    contained(|| (self.handler)(question, responder));
                 }
                 Message::Answer(key, generation, answer) => self.hops.on_answer(key, generation, answer),
             }
@@ -355,6 +357,10 @@ impl<Q: Send + 'static, A: Send + 'static, H: Fn(Q, Responder<A>) + 'static> Inb
 
     fn is_empty(&self) -> bool {
         self.hops.doors[self.hops.own].messages.is_empty()
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.hops.overflowing.get() > 0
     }
 
     fn close(&self) {

@@ -52,6 +52,7 @@ pub async fn timeout_at<T>(deadline: Instant, future: impl Future<Output = T>) -
 /// way every time, because glommio would let it run for a millisecond while requests wait.
 pub async fn yield_if_needed() {
     if task::in_background() {
+        task::queued_io();
         net::full_turn().await;
     } else {
         glommio::yield_if_needed().await;

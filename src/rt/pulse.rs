@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_WHEN_IDLE: Duration = Duration::from_millis(100);
 /// A shard that stood still this many looks is kicked. One look may fall between two heartbeats; two do not.
 const LOOKS_BEFORE_KICK: u32 = 2;
+/// So many kicks follow each other; then every hundredth look kicks. Each leaves glommio a reference to count until the shard
+/// runs again, and it counts to 32,767.
+const KICKS_IN_A_ROW: u32 = 100;
 /// A shard that ran is asked this many looks after it last did, in case it parked with runnable tasks. Sooner, and a request
 /// now and then would cost a question each.
 const LOOKS_BEFORE_ASKING: u32 = 5;
@@ -313,6 +316,12 @@ enum Verdict {
 }
 
 impl Seen {
+    /// Begins another wait for a shard that its host keeps from running, and that has had so much CPU time.
+    fn wait_for_host(&mut self, cpu_time: u64) {
+        self.looks_still = KICKS_IN_A_ROW;
+        self.cpu_time_kicked = cpu_time;
+    }
+
     /// `due`: the shard has something to do that should make it turn. `cpu_time` is asked for only where the others leave the
     /// answer open.
     fn look(&mut self, turns: u64, due: bool, answered: bool, cpu_time: impl FnOnce() -> u64) -> Verdict {
@@ -335,6 +344,7 @@ impl Seen {
             return match self.looks_still {
                 ..LOOKS_BEFORE_KICK => Verdict::Fine,
                 LOOKS_BEFORE_END.. => Verdict::Lost,
+                looks if looks > KICKS_IN_A_ROW && !looks.is_multiple_of(KICKS_IN_A_ROW) => Verdict::Fine,
                 _ => Verdict::Kick,
             };
         }
@@ -420,12 +430,13 @@ fn watch(pulses: &[Arc<Pulse>], ending: &AtomicBool) {
                 }
                 Verdict::Lost => {
                     let (state, waits_in) = pulse.state();
-                    let ran = pulse.cpu_time().unwrap_or(0).saturating_sub(seen.cpu_time_kicked);
+                    let cpu_time = pulse.cpu_time().unwrap_or(0);
+                    let ran = cpu_time.saturating_sub(seen.cpu_time_kicked);
                     let cause = Standstill::of(state, ran);
                     if cause != Standstill::Own {
                         let state = state.unwrap_or('?');
                         warn!(shard, turns, %state, waits_in, ?cause, "a shard has stood still for ten seconds; waiting for the host");
-                        seen.looks_still = LOOKS_BEFORE_KICK;
+                        seen.wait_for_host(cpu_time);
                         pulse.kick();
                         continue;
                     }
@@ -454,10 +465,30 @@ mod tests {
         let mut look = || seen.look(1, true, true, || 0);
         assert_eq!(look(), Verdict::Fine);
         assert_eq!(look(), Verdict::Fine);
-        for _ in LOOKS_BEFORE_KICK..LOOKS_BEFORE_END {
-            assert_eq!(look(), Verdict::Kick);
-        }
+        let verdicts: Vec<_> = (LOOKS_BEFORE_KICK..LOOKS_BEFORE_END).map(|_| look()).collect();
+        let (row, rest) = verdicts.split_at((KICKS_IN_A_ROW + 1 - LOOKS_BEFORE_KICK) as usize);
+        assert!(row.iter().all(|verdict| *verdict == Verdict::Kick));
+        assert_eq!(rest.iter().filter(|verdict| **verdict == Verdict::Kick).count(), 8);
         assert_eq!(look(), Verdict::Lost);
+    }
+
+    #[test]
+    fn an_hour_of_waiting_for_the_host_asks_for_few_kicks_and_counts_cpu_time_from_each_beginning() {
+        let mut seen = Seen::default();
+        let mut kicks = 0;
+        for _ in 0..360_000 {
+            match seen.look(1, true, true, || 0) {
+                Verdict::Kick => kicks += 1,
+                Verdict::Lost => {
+                    let cpu_time = seen.cpu_time_kicked + CPU_TIME_OF_THE_STARVED / 2;
+                    assert_eq!(Standstill::of(Some('R'), cpu_time - seen.cpu_time_kicked), Standstill::Starved);
+                    seen.wait_for_host(cpu_time);
+                    kicks += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(kicks < 10_000, "{kicks}");
     }
 
     #[test]

@@ -382,6 +382,10 @@ pub(super) fn queued_io() {
     QUEUED_IO.set(true);
 }
 
+pub(super) fn owes_glommio() -> bool {
+    QUEUED_IO.get()
+}
+
 pub(super) fn take_queued_io() -> bool {
     QUEUED_IO.take()
 }
@@ -396,7 +400,10 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     let answered = async move {
         let _call = call;
         let panicking = AssertUnwindSafe(work);
-        glommio::executor().spawn_blocking(move || catch_unwind(AssertUnwindSafe(panicking.0))).await
+        let answer = glommio::executor().spawn_blocking(move || catch_unwind(AssertUnwindSafe(panicking.0))).await;
+        // So that the net task sees that something ran: this one wakes the caller.
+        POLLS.set(POLLS.get() + 1);
+        answer
     };
     let answer = glommio::spawn_local_into(answered, queue).expect("the queue lives as long as the executor").detach();
     match answer.await.expect("only the end of the executor cancels it, and that waits for blocking calls") {

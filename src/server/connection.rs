@@ -208,6 +208,9 @@ pub(super) async fn serve(
         Err(fault) => {
             count(server, &fault);
             tracing::debug!(peer = %connection.reader.peer(), %fault, "connection closed");
+            // Its socket counts as long as it is open.
+            replies.close();
+            replies.flushed().await;
         }
         Ok(end) => {
             // The peer sends no more, or the shard drains, or another is to go on: what was asked is answered first.

@@ -213,7 +213,7 @@ impl Server {
     async fn drain(&self, deadline: Instant) {
         self.draining.set(true);
         self.drain_begins.notify_all();
-        self.close_where(|handle| !handle.busy());
+        self.open_connections().iter().filter(|handle| !handle.busy()).for_each(|handle| handle.replies.close());
         if rt::timeout_at(deadline, self.no_connections()).await.is_none() {
             let cut = self.connections.borrow().len();
             tracing::warn!(
@@ -221,14 +221,13 @@ impl Server {
                 connections = cut,
                 "connections were cut: the drain took too long"
             );
-            self.close_where(|_| true);
+            self.open_connections().iter().for_each(|handle| handle.replies.cut());
             rt::timeout_at(Instant::now() + CUT_PATIENCE, self.no_connections()).await;
         }
     }
 
-    fn close_where(&self, wanted: impl Fn(&Handle) -> bool) {
-        let closing: Vec<_> = self.connections.borrow().iter().map(|(_, handle)| handle.clone()).collect();
-        closing.iter().filter(|handle| wanted(handle)).for_each(|handle| handle.replies.close());
+    fn open_connections(&self) -> Vec<Rc<Handle>> {
+        self.connections.borrow().iter().map(|(_, handle)| handle.clone()).collect()
     }
 
     async fn no_connections(&self) {

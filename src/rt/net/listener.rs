@@ -93,17 +93,16 @@ impl Listener {
                     self.listening.ready.set(false);
                     self.wait_until_ready().await;
                 }
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
-                    if !std::mem::replace(&mut self.in_shortage, true) {
-                        warn!(%error, "cannot accept connections for now: raise the limit of open files or close some");
+                Err(error) => match Refusal::of(error) {
+                    Refusal::OfOne => self.accepted_at_once += 1,
+                    Refusal::ForNow => {
+                        if !std::mem::replace(&mut self.in_shortage, true) {
+                            warn!(%error, "cannot accept connections for now: raise the limit of open files or close some");
+                        }
+                        crate::rt::sleep(SHORTAGE_PAUSE).await;
                     }
-                    crate::rt::sleep(SHORTAGE_PAUSE).await;
-                }
-                // The connection that failed is gone; the next may do better.
-                Err(
-                    Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM | Errno::NETDOWN | Errno::HOSTUNREACH,
-                ) => {}
-                Err(error) => return Err(error.into()),
+                    Refusal::ForGood => return Err(error.into()),
+                },
             }
         }
     }
@@ -120,8 +119,55 @@ impl Listener {
     }
 }
 
+/// What an error of accept(2) says, beyond "there is nobody".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refusal {
+    /// The connection that failed is gone; the next may do better.
+    OfOne,
+    /// Something is short, or a security module said no before the connection left the queue: the next call gets the same.
+    ForNow,
+    /// It will never be better.
+    ForGood,
+}
+
+impl Refusal {
+    /// Source: accept(2), "Error handling": errors of the network are those of the connection that waits.
+    fn of(error: Errno) -> Self {
+        match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::PERM => Self::ForNow,
+            Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::OPNOTSUPP
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NONET => Self::OfOne,
+            _ => Self::ForGood,
+        }
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         self.net.remove(self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_one_connection_ends_no_listener_and_one_that_stays_is_not_asked_again_at_once() {
+        for error in [Errno::CONNABORTED, Errno::NETUNREACH, Errno::HOSTDOWN, Errno::NONET, Errno::OPNOTSUPP] {
+            assert_eq!(Refusal::of(error), Refusal::OfOne);
+        }
+        for error in [Errno::MFILE, Errno::NOMEM, Errno::PERM] {
+            assert_eq!(Refusal::of(error), Refusal::ForNow);
+        }
+        assert_eq!(Refusal::of(Errno::BADF), Refusal::ForGood);
     }
 }

@@ -191,6 +191,11 @@ impl Replies {
         self.connection.net.mark_dirty(&self.connection);
     }
 
+    /// Closes at once; what was not sent is lost.
+    pub fn cut(&self) {
+        self.connection.cut(std::io::ErrorKind::ConnectionAborted.into());
+    }
+
     /// Waits until nothing that was filled is left to send (or the connection is lost).
     pub async fn flushed(&self) {
         while self.connection.is_open() && self.queued_bytes() > 0 {

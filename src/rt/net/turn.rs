@@ -242,8 +242,11 @@ impl Turner {
         match found {
             _ if !net.next_turn.borrow().is_empty() || !net.dirty.borrow().is_empty() => return Duration::ZERO,
             _ if net.current.ring.as_ref().is_some_and(|ring| ring.has_queued()) => return Duration::ZERO,
+            // Tasks that ran since glommio's turn may have queued something.
+            _ if task::owes_glommio() => return Duration::ZERO,
             Found::MoreNow => return Duration::ZERO,
             Found::MoreSoon => return OVERFLOW_PAUSE,
+            _ if net.inboxes.borrow().iter().any(|inbox| inbox.waits_for_room()) => return OVERFLOW_PAUSE,
             Found::Something | Found::Nothing => {}
         }
         // Background tasks run only while this one waits in glommio.
@@ -315,6 +318,12 @@ async fn yield_to_tasks() -> bool {
 
 impl Drop for Turner {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The shard would serve nobody, and nobody would know: its partitions are led by no one until a restart. Not
+            // through the log: its writer would not live to write it.
+            eprintln!("the net task of a shard panicked; ending the process");
+            std::process::abort();
+        }
         self.serve_ring(Served::No);
         // Whoever waits for an operation in it, perhaps to close a log, is woken now or never.
         if let Some(ring) = &self.net.current.ring {
