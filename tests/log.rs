@@ -668,6 +668,30 @@ fn a_read_that_a_deletion_overtakes_is_told_that_the_log_is_closed() {
 }
 
 #[test]
+fn a_search_by_time_that_a_deletion_overtakes_begins_again() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { segment_bytes: 10_000, ..settings() };
+        let log = open(&path, rules.clone(), AFTER_CRASH).await;
+        for number in 0..4 {
+            append(&log, batch(1, 9_000, 0, NOW - number, None)).unwrap();
+        }
+        let end = log.close().await.unwrap();
+        // Opened again, so that nothing of it is in memory.
+        let log = open(&path, rules, after_close(end)).await;
+        let mut first = Box::pin(log.find_timestamp(NOW - 100, end));
+        let mut latest = Box::pin(log.find_max_timestamp(end));
+        assert_eq!(futures_lite::future::poll_once(&mut first).await, None);
+        assert_eq!(futures_lite::future::poll_once(&mut latest).await, None);
+        assert_eq!(log.delete_records(offset(2)).await, Ok(offset(2)));
+        let found = Ok(Some((offset(2), NOW - 2, epoch(0))));
+        assert_eq!((first.await, latest.await), (found.clone(), found));
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
 fn a_thousand_idle_logs_hold_no_files() {
     let dir = fast_dir();
     let path = dir.path().to_owned();

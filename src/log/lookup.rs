@@ -2,7 +2,7 @@
 //!
 //! Shell. Owns the search for a record by its timestamp: segment by its largest timestamp, place by the time index, batch by
 //! its header, record by its own. Does not own the bound: the caller says below which offset an answer counts. Always: the
-//! answer is what a scan of all records from the log start would find. Source: KIP-79, KIP-734.
+//! answer is what a scan of all records from the log start would find, also when that moves meanwhile. Source: KIP-79, KIP-734.
 
 use std::rc::Rc;
 
@@ -29,7 +29,38 @@ impl Log {
         at: TimestampMs,
         below: Offset,
     ) -> Result<Option<FoundRecord>, ReadError> {
-        let log_start = self.limits().log_start;
+        loop {
+            let log_start = self.limits().log_start;
+            let outcome = self.first_from(log_start, at, below).await;
+            if !self.is_overtaken(&outcome, log_start) {
+                return outcome;
+            }
+        }
+    }
+
+    /// The first record that holds the largest timestamp; `None` when that record is not below `below`, or none has one.
+    pub async fn find_max_timestamp(self: &Rc<Self>, below: Offset) -> Result<Option<FoundRecord>, ReadError> {
+        loop {
+            let log_start = self.limits().log_start;
+            let outcome = self.latest_from(log_start, below).await;
+            if !self.is_overtaken(&outcome, log_start) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Whether the outcome of a search from `log_start` on says nothing: what it looked into may have been deleted meanwhile.
+    fn is_overtaken(&self, outcome: &Result<Option<FoundRecord>, ReadError>, log_start: Offset) -> bool {
+        let found_none = matches!(outcome, Ok(None) | Err(ReadError::Disk(_) | ReadError::OutOfRange { .. }));
+        found_none && self.limits().log_start != log_start
+    }
+
+    async fn first_from(
+        self: &Rc<Self>,
+        log_start: Offset,
+        at: TimestampMs,
+        below: Offset,
+    ) -> Result<Option<FoundRecord>, ReadError> {
         for segment in self.segments_from(log_start) {
             if self.newest(&segment).await? < at {
                 continue;
@@ -41,15 +72,14 @@ impl Log {
         Ok(None)
     }
 
-    /// The first record that holds the largest timestamp; `None` when that record is not below `below`, or none has one.
-    pub async fn find_max_timestamp(self: &Rc<Self>, below: Offset) -> Result<Option<FoundRecord>, ReadError> {
+    async fn latest_from(self: &Rc<Self>, log_start: Offset, below: Offset) -> Result<Option<FoundRecord>, ReadError> {
         let mut largest = None;
-        for segment in self.segments_from(self.limits().log_start) {
+        for segment in self.segments_from(log_start) {
             let timestamp = segment.with_index(&self.place.dir, |index| index.max_timestamp()).await;
             largest = largest.max(timestamp.map_err(|error| self.unreadable(&segment, &error))?);
         }
         match largest {
-            Some(timestamp) => self.find_timestamp(timestamp, below).await,
+            Some(timestamp) => self.first_from(log_start, timestamp, below).await,
             None => Ok(None),
         }
     }
