@@ -37,6 +37,50 @@ fn long_polls_are_answered_as_kafka_does() {
     }
 }
 
+#[test]
+fn an_epoch_older_than_all_that_are_known_ends_where_they_begin() {
+    // The records are older than retention allows: their segment goes, and with it all that is known of epoch 0.
+    let settings = [("log.retention.check.interval.ms", "10")];
+    let broker = Broker::start(1, &settings);
+    let mut client = broker.connect();
+    fresh(&mut client);
+    produce(&mut client, -1, 10_000, &[("t", 1)], &batch(1000, &["a", "b", "c"], None));
+    let earliest = |client: &mut Client| {
+        let partitions = vec![ListOffsetsPartition { timestamp: -2, ..Default::default() }];
+        let topics = vec![ListOffsetsTopic { name: "t".into(), partitions }];
+        let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
+        client.ask(7, &request, decoded!(ListOffsetsResponse)).topics[0].partitions[0].offset
+    };
+    let give_up = Instant::now() + PATIENCE;
+    while earliest(&mut client) != 3 && Instant::now() < give_up {
+        std::thread::yield_now();
+    }
+    let broker = broker.restart(&settings);
+    let mut client = broker.connect();
+    assert_eq!(earliest(&mut client), 3);
+    for (asked, code, epoch, end) in
+        [(0, ErrorCode::NONE, 0, 3), (1, ErrorCode::NONE, 1, 3), (2, ErrorCode::NONE, -1, -1)]
+    {
+        let partition = OffsetForLeaderPartition { leader_epoch: asked, ..Default::default() };
+        let topics = vec![OffsetForLeaderTopic { topic: "t".into(), partitions: vec![partition] }];
+        let request = OffsetForLeaderEpochRequest { topics, ..Default::default() };
+        let response = client.ask(4, &request, decoded!(OffsetForLeaderEpochResponse));
+        let answer = &response.topics[0].partitions[0];
+        assert_eq!((answer.error_code, answer.leader_epoch, answer.end_offset), (code, epoch, end), "epoch {asked}");
+    }
+}
+
+#[test]
+fn an_answer_holds_no_more_partitions_than_the_broker_allows() {
+    let broker = Broker::start(1, &[("max.request.partition.size.limit", "1")]);
+    let mut client = broker.connect();
+    fresh(&mut client);
+    let request = DescribeTopicPartitionsRequest { response_partition_limit: 5, ..Default::default() };
+    let response = client.ask(0, &request, decoded!(DescribeTopicPartitionsResponse));
+    assert_eq!(response.topics[0].partitions.len(), 1);
+    assert_eq!(response.next_cursor.map(|cursor| cursor.partition_index), Some(1));
+}
+
 /// A new topic `t` of two partitions in place of the last one.
 fn fresh(client: &mut Client) -> TopicId {
     let old = DeleteTopic { name: Some("t".into()), topic_id: TopicId::ZERO };
