@@ -4,7 +4,9 @@
 //! Shell. Owns the shape of requests; the controller decides on topics and edits their settings, the owners on logs. Source:
 //! KIP-107, KIP-113, KIP-133, KIP-140, KIP-195, KIP-339, KIP-664, KIP-827, KIP-966; Kafka's `ConfigAdminManager`, `KafkaApis`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use rustix::fs::statvfs;
 
@@ -289,6 +291,9 @@ pub(super) async fn describe_log_dirs(
             Err(_) => {}
         }
     }
+    // The other logs of such a directory are served and shown all the same.
+    let failed_dirs: HashSet<usize> =
+        partitions.iter().filter(|facts| facts.offline.is_some()).map(|facts| facts.log_dir).collect();
     if let Some(topics) = &request.topics {
         let mut named = topics::Named::default();
         for topic in topics {
@@ -305,14 +310,19 @@ pub(super) async fn describe_log_dirs(
             (bytes(stat.f_blocks), bytes(stat.f_bavail))
         });
         DescribeLogDirsResult {
-            error_code: ErrorCode::NONE,
-            log_dir: dir.display().to_string().into(),
+            error_code: if failed_dirs.contains(&index) { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::NONE },
+            log_dir: absolute(dir).display().to_string().into(),
             topics: log_dir_topics(partitions.iter().filter(|facts| facts.log_dir == index)),
             total_bytes,
             usable_bytes,
         }
     });
     DescribeLogDirsResponse { results: results.collect(), ..Default::default() }
+}
+
+/// As Kafka tells it: tools compare directories of several brokers, which know nothing of where each was started.
+fn absolute(dir: &Path) -> Cow<'_, Path> {
+    std::path::absolute(dir).map_or(Cow::Borrowed(dir), Cow::Owned)
 }
 
 fn log_dir_topics<'f>(partitions: impl Iterator<Item = &'f PartitionFacts>) -> Vec<DescribeLogDirsTopic<'static>> {
@@ -362,7 +372,7 @@ pub(super) async fn describe_producers<'a>(
         ShardCall::DescribeProducers,
         |answer| match answer {
             ShardAnswer::Producers(producers) => {
-                producers.into_iter().map(|known| known.map_err(|error| errors::leadership(&error))).collect()
+                producers.into_iter().map(|known| known.map_err(|error| errors::fetch(&error))).collect()
             }
             _ => unreachable!("DescribeProducers is answered with producers"),
         },
