@@ -68,7 +68,7 @@ impl BrokerSettings {
             return Some(self.ack_class(overrides).name().to_owned());
         }
         if let Some(value) = overrides.get(row.name) {
-            return Some(value.clone());
+            return Some(row.canonical(value));
         }
         let scaled = |key: &str, factor: i64| self.given.get(key).map(|value| integer(value).saturating_mul(factor));
         let derived = match row.name {
