@@ -8,6 +8,7 @@ mod server_support;
 use ringlog::protocol::admin::*;
 use ringlog::protocol::fetch::*;
 use ringlog::protocol::groups::*;
+use ringlog::protocol::operator::*;
 use ringlog::protocol::produce::*;
 use ringlog::protocol::{ApiKey, ErrorCode, Records};
 use ringlog::rt::file::fault::{self, Fault};
@@ -86,6 +87,7 @@ fn a_log_whose_disk_failed_answers_a_storage_error_the_others_serve_and_nothing_
         assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [OK, FAILED, OK, OK]);
         assert_eq!([found[0].1, found[2].1, found[3].1], [3; 3]);
 
+        assert_eq!(told_to_operators(&mut client), (vec![OK, FAILED], vec![OK, FAILED], vec![FAILED]));
         assert_eq!(asked.later(), 0, "{class}: the failed file was left alone");
         drop(asked);
         let broker = broker.restart(&settings);
@@ -95,7 +97,26 @@ fn a_log_whose_disk_failed_answers_a_storage_error_the_others_serve_and_nothing_
         assert!(found[1].1 >= 1, "{class}: what was acknowledged is there: {found:?}");
         assert_eq!([found[0].1, found[2].1, found[3].1], [3; 3]);
         assert_eq!(produce(&mut client, 0..PARTITIONS), [OK; 4]);
+        assert_eq!(told_to_operators(&mut client), (vec![OK; 2], vec![OK; 2], vec![OK]));
     }
+}
+
+/// What OffsetForLeaderEpoch and DescribeProducers say of the first two partitions, and DescribeLogDirs of each directory.
+fn told_to_operators(client: &mut Client) -> (Vec<ErrorCode>, Vec<ErrorCode>, Vec<ErrorCode>) {
+    let partition = |partition| OffsetForLeaderPartition { partition, ..Default::default() };
+    let topics = vec![OffsetForLeaderTopic { topic: "t".into(), partitions: vec![partition(0), partition(1)] }];
+    let request = OffsetForLeaderEpochRequest { topics, ..Default::default() };
+    let ends = client.ask(4, &request, decoded!(OffsetForLeaderEpochResponse));
+    let topics = vec![DescribeProducersTopic { name: "t".into(), partition_indexes: vec![0, 1] }];
+    let producers = client.ask(0, &DescribeProducersRequest { topics }, decoded!(DescribeProducersResponse));
+    // A directory fails whatever is asked of it.
+    let topics = Some(vec![DescribableLogDirTopic { topic: "t".into(), partitions: vec![0] }]);
+    let dirs = client.ask(4, &DescribeLogDirsRequest { topics }, decoded!(DescribeLogDirsResponse));
+    (
+        ends.topics[0].partitions.iter().map(|partition| partition.error_code).collect(),
+        producers.topics[0].partitions.iter().map(|partition| partition.error_code).collect(),
+        dirs.results.iter().map(|dir| dir.error_code).collect(),
+    )
 }
 
 fn commit(client: &mut Client, group: &str, offset: i64) -> ErrorCode {

@@ -44,7 +44,7 @@ impl BrokerSettings {
             .map(|row| {
                 let mut synonyms = Vec::new();
                 if let Some(value) = overrides.get(row.name) {
-                    synonyms.push((row.name.to_owned(), Some(value.clone()), SOURCE_TOPIC));
+                    synonyms.push((row.name.to_owned(), Some(row.canonical(value)), SOURCE_TOPIC));
                 }
                 if let Some(broker) = row.broker_name.and_then(broker_row) {
                     self.push_broker_synonyms(broker, &mut synonyms);

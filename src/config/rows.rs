@@ -5,6 +5,7 @@
 //! nor how rows become typed settings. Always: a value that passed [`Row::check`] parses to the row's type and lies in its
 //! range. Source: Kafka 4.4's `ConfigDef`; the messages were taken from a running broker.
 
+use std::collections::HashSet;
 use std::fmt;
 
 /// Kafka's `ConfigType`, with its number on the wire.
@@ -231,6 +232,29 @@ impl Row {
         }
     }
 
+    /// A value that [`Row::check`] let pass, as Kafka prints what it has parsed it to.
+    pub fn canonical(&self, value: &str) -> String {
+        let text = value.trim();
+        let printed = match self.kind {
+            Kind::Boolean => parse_boolean(text).map(|flag| flag.to_string()),
+            Kind::Int | Kind::Short | Kind::Long => self.integer(text).map(|number| number.to_string()),
+            Kind::Double => text.parse().ok().map(format_double),
+            Kind::List => Some(self.entries(text).join(",")),
+            Kind::Text | Kind::Class | Kind::Password => None,
+        };
+        printed.unwrap_or_else(|| text.to_owned())
+    }
+
+    /// Of a list. Where only certain words are allowed Kafka keeps each once.
+    fn entries<'v>(&self, value: &'v str) -> Vec<&'v str> {
+        let mut entries = split_list(value);
+        if let Range::OneOf(_) = self.range {
+            let mut seen = HashSet::new();
+            entries.retain(|entry| seen.insert(*entry));
+        }
+        entries
+    }
+
     fn integer(&self, text: &str) -> Option<i64> {
         match self.kind {
             Kind::Int => text.parse::<i32>().ok().map(i64::from),
@@ -303,9 +327,13 @@ fn throttled_replicas_are_well_formed(entries: &[&str]) -> bool {
             .all(|entry| entry.split_once(':').is_some_and(|(partition, broker)| digits(partition) && digits(broker)))
 }
 
-/// As Java prints a double of ordinary size: always with a fraction.
+/// As Java prints a double: always with a fraction, and very small and large ones with a power of ten.
 fn format_double(number: f64) -> String {
-    if number.fract() == 0.0 { format!("{number:.1}") } else { number.to_string() }
+    let magnitude = number.abs();
+    let text =
+        if magnitude == 0.0 || (1e-3..1e7).contains(&magnitude) { number.to_string() } else { format!("{number:E}") };
+    let (digits, power) = text.find('E').map_or((&*text, ""), |at| text.split_at(at));
+    if digits.contains('.') { text } else { format!("{digits}.0{power}") }
 }
 
 /// Splits `16KiB` into its number and the letters behind it. `None` when there are no letters: plain numbers are not ours.
@@ -374,6 +402,29 @@ mod tests {
             (&SIZE, "KiB", "KiB"),
         ] {
             assert_eq!(row.plain(written), plain, "{written} for {}", row.name);
+        }
+    }
+
+    #[test]
+    fn values_are_shown_as_kafka_parses_them() {
+        let ratio = double("r", "0.5", Range::Between(0, 1), "");
+        let policy = list("p", "delete", Range::OneOf(&["compact", "delete"]), "");
+        let throttled = list("t", "", Range::ThrottledReplicas, "");
+        let flag = boolean("b", "false", "");
+        let codec = text("c", "producer", Range::OneOf(&["producer", "zstd"]), "");
+        for (row, written, shown) in [
+            (&TIME, " +5 ", "5"),
+            (&COUNT, "007", "7"),
+            (&ratio, "5e-1", "0.5"),
+            (&ratio, "1", "1.0"),
+            (&ratio, "0.00001", "1.0E-5"),
+            (&policy, "delete , compact,delete", "delete,compact"),
+            (&policy, " ", ""),
+            (&throttled, "0:1, 0:1", "0:1,0:1"),
+            (&flag, "TRUE", "true"),
+            (&codec, " zstd", "zstd"),
+        ] {
+            assert_eq!(row.canonical(written), shown, "{written} for {}", row.name);
         }
     }
 

@@ -227,6 +227,11 @@ impl Log {
         self.state.borrow().epochs.end_of(epoch, self.limits.get().log_end)
     }
 
+    /// Where the oldest epoch that is known begins.
+    pub fn first_epoch_start(&self) -> Option<Offset> {
+        self.state.borrow().epochs.entries().first().map(|&(_, start)| start)
+    }
+
     /// This broker leads in `epoch` from the log end on. The checkpoint is written with the first flush after a batch of
     /// that epoch: an epoch that wrote nothing leaves no trace, and a thousand idle logs start without a thousand syncs.
     pub async fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), OpenError> {

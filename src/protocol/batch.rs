@@ -164,10 +164,22 @@ pub fn parse_header(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
     info_of(header_of(bytes)?)
 }
 
-/// How long the batch at the start of `bytes` says it is; only length and format are looked at. For limits of size, which
-/// Kafka holds before the checksum: a client splits a batch that is too large, and sends a damaged one again.
-pub fn announced_bytes(bytes: &[u8]) -> Result<u32, BatchError> {
-    header_of(bytes).map(Header::batch_bytes)
+/// How long the batch at the start of `bytes` says it is, and its codec if that is a known one; only length and format are
+/// looked at. For what Kafka judges before the checksum: a client splits a batch that is too large, and sends a damaged one
+/// again.
+pub fn announced(bytes: &[u8]) -> Result<(u32, Option<Codec>), BatchError> {
+    let header = header_of(bytes)?;
+    Ok((header.batch_bytes(), Codec::from_bits(header.attributes.get() & CODEC_MASK)))
+}
+
+/// That one whole batch begins `bytes`, and no second one follows it.
+pub fn check_alone(bytes: &[u8]) -> Result<(), BatchError> {
+    let rest = bytes.get(whole(bytes, header_of(bytes)?)?.len()..).expect("the whole batch is there");
+    match header_of(rest) {
+        Ok(second) if whole(rest, second).is_ok() => Err(BatchError::Invalid("more than one batch for a partition")),
+        Err(error @ (BatchError::Length(_) | BatchError::Magic(_))) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Structure, checksum and counts of the one batch at the start of `bytes`, as a producer writes it: as many offsets as
@@ -197,15 +209,8 @@ pub fn check_stored(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
 /// sequence beside each producer id. What follows the batch is ignored as in Kafka, unless its first bytes already show that
 /// it can be no batch, or it is a whole one: the caller keeps the first [`BatchInfo::bytes`].
 pub fn check_produced(bytes: &[u8]) -> Result<BatchInfo, BatchError> {
+    check_alone(bytes)?;
     let header = header_of(bytes)?;
-    let rest = bytes.get(whole(bytes, header)?.len()..).expect("the whole batch is there");
-    match header_of(rest) {
-        Ok(second) if whole(rest, second).is_ok() => {
-            return Err(BatchError::Invalid("more than one batch for a partition"));
-        }
-        Err(error @ (BatchError::Length(_) | BatchError::Magic(_))) => return Err(error),
-        _ => {}
-    }
     if header.base_offset.get() != 0 {
         return Err(BatchError::Invalid("a producer's base offset must be 0"));
     }

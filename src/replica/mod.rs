@@ -233,10 +233,14 @@ impl Partition {
         Ok((epoch < last_fetched || end < from).then_some((epoch, end)))
     }
 
-    /// The largest known epoch up to `epoch`, and where it ends (excl.). `None` below the first one, and above the current
-    /// one: nobody here knows where the future ends.
+    /// The largest known epoch up to `epoch`, and where it ends (excl.). An epoch older than all that are known ended before
+    /// the first of them began; without an answer a client would take its position for lost and reset it. `None` above the
+    /// current one: nobody here knows where the future ends. Source: Kafka's `LeaderEpochFileCache.endOffsetFor`.
     pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        if epoch > self.leader_epoch.get() { None } else { self.log.epoch_end(epoch) }
+        if epoch > self.leader_epoch.get() {
+            return None;
+        }
+        self.log.epoch_end(epoch).or_else(|| Some((epoch, self.log.first_epoch_start()?)))
     }
 
     /// The epoch that `offset` was or will be written under; `None` before the first one known.

@@ -80,9 +80,10 @@ fn create_refused(name: Str<'_>, error_code: ErrorCode, message: String) -> Crea
 }
 
 fn create_done<'a>(cx: &Context<'_>, name: Str<'a>, created: &CreatedTopic) -> CreatableTopicResult<'a> {
+    // Kafka's controller gives back the words of the request; DescribeConfigs says what was made of them.
     let config = |config: Described| CreatableTopicResultConfig {
+        value: created.configs.get(&config.name).cloned().or(config.value).map(Into::into),
         name: config.name.into(),
-        value: config.value.map(Into::into),
         read_only: config.read_only,
         config_source: config.source,
         is_sensitive: config.sensitive,

@@ -117,23 +117,26 @@ pub(super) fn check(
     Ok(Accepted { batch, info, copied })
 }
 
-fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> Result<(BytesMut, BatchInfo), Refusal> {
-    let announced = batch::announced_bytes(&bytes)?;
-    if announced as usize <= bytes.len() {
-        // Before the checksum, as in Kafka: a client splits a batch that is too large, but gives up on a corrupt one.
-        check_size(announced, settings)?;
+/// What Kafka judges before the acks, the topic's role and its settings: that there is one batch, of a codec that a produce
+/// request of `version` may carry. How long it is.
+pub(super) fn check_shape(bytes: &[u8], version: i16) -> Result<u32, Refusal> {
+    let (announced, codec) = batch::announced(bytes)?;
+    let is_whole = announced as usize <= bytes.len();
+    if is_whole && codec == Some(Codec::Zstd) && version < ZSTD_FROM {
+        let message = "zstd needs produce requests of version 7 or later";
+        return Err(Refusal::because(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, message));
     }
+    batch::check_alone(bytes)?;
+    Ok(announced)
+}
+
+fn check_batch(mut bytes: BytesMut, settings: &TopicSettings, version: i16) -> Result<(BytesMut, BatchInfo), Refusal> {
+    // The size before the checksum, as in Kafka: a client splits a batch that is too large, but gives up on a corrupt one.
+    check_size(check_shape(&bytes, version)?, settings)?;
     let info = batch::check_produced(&bytes)?;
     bytes.truncate(info.bytes as usize);
-    match info.codec {
-        None => return Err(BatchError::Unreadable("unknown compression codec").into()),
-        Some(Codec::Zstd) if version < ZSTD_FROM => {
-            return Err(Refusal::because(
-                ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
-                "zstd needs produce requests of version 7 or later",
-            ));
-        }
-        Some(_) => {}
+    if info.codec.is_none() {
+        return Err(BatchError::Unreadable("unknown compression codec").into());
     }
     if info.transactional {
         // No transaction was begun with this broker: none can be.
@@ -271,14 +274,23 @@ mod tests {
         let mut batch = batch_of(Codec::None, &[(NOW, None)]);
         *batch.last_mut().unwrap() ^= 1;
         let small = TopicSettings { max_message_bytes: 10, ..settings() };
-        assert_eq!(code_of(batch, &small, LATEST), ErrorCode::MESSAGE_TOO_LARGE);
+        assert_eq!(code_of(batch.clone(), &small, LATEST), ErrorCode::MESSAGE_TOO_LARGE);
+        batch.extend_from_within(..);
+        assert_eq!(code_of(batch, &small, LATEST), ErrorCode::INVALID_RECORD, "but behind the number of batches");
     }
 
     #[test]
     fn zstd_needs_version_seven() {
-        let batch = batch_of(Codec::Zstd, &[(NOW, None)]);
+        let mut batch = batch_of(Codec::Zstd, &[(NOW, None)]);
         assert_eq!(code_of(batch.clone(), &settings(), 6), ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
-        assert_eq!(code_of(batch, &settings(), 7), ErrorCode::NONE);
+        assert_eq!(code_of(batch.clone(), &settings(), 7), ErrorCode::NONE);
+        *batch.last_mut().unwrap() ^= 1;
+        let small = TopicSettings { max_message_bytes: 10, ..settings() };
+        assert_eq!(
+            code_of(batch, &small, 6),
+            ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
+            "whatever else is wrong with it"
+        );
     }
 
     #[test]

@@ -133,9 +133,7 @@ pub(super) async fn offset_for_leader_epoch<'a>(
         |question| question.partition,
         ShardCall::EpochEnd,
         |answer| match answer {
-            ShardAnswer::EpochEnds(ends) => {
-                ends.into_iter().map(|end| end.map_err(|e| errors::leadership(&e))).collect()
-            }
+            ShardAnswer::EpochEnds(ends) => ends.into_iter().map(|end| end.map_err(|e| errors::fetch(&e))).collect(),
             _ => unreachable!("EpochEnd is answered with epoch ends"),
         },
     )

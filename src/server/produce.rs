@@ -77,6 +77,8 @@ struct Target {
     leader_epoch: LeaderEpoch,
     settings: Rc<TopicSettings>,
     range: Range<usize>,
+    /// Why the batch goes nowhere, once its shape is found to be right.
+    refusal: Option<ErrorCode>,
 }
 
 impl Plan {
@@ -96,14 +98,15 @@ impl Plan {
                 let partition = topic.partitions.get(place.value() as usize).ok_or_else(unknown)?;
                 let null = || Refusal::because(ErrorCode::INVALID_RECORD, "the records are null");
                 let range = range.ok_or_else(null)?;
-                if !acks_legal {
-                    return Err(Refusal::of(ErrorCode::INVALID_REQUIRED_ACKS));
-                }
-                if topic.internal && !internal_allowed {
-                    return Err(Refusal::of(ErrorCode::INVALID_TOPIC_EXCEPTION));
-                }
+                let refusal = if !acks_legal {
+                    Some(ErrorCode::INVALID_REQUIRED_ACKS)
+                } else if topic.internal && !internal_allowed {
+                    Some(ErrorCode::INVALID_TOPIC_EXCEPTION)
+                } else {
+                    None
+                };
                 let id = PartitionId { topic_id: topic.id, partition: place };
-                Ok(Target { partition: id, leader_epoch: partition.leader_epoch, settings, range })
+                Ok(Target { partition: id, leader_epoch: partition.leader_epoch, settings, range, refusal })
             };
             let partitions = topic.partition_data.iter().map(|partition| {
                 (partition.index, target(partition.index, partition.records.map(|records| records.range())))
@@ -151,6 +154,10 @@ impl Plan {
             drop(frame.split_to(target.range.start - consumed));
             let bytes = frame.split_to(target.range.len());
             consumed = target.range.end;
+            if let Some(code) = target.refusal {
+                batch_rules::check_shape(&bytes, self.version)?;
+                return Err(Refusal::of(code));
+            }
             let validate = shard.settings().engine_validate_records;
             let accepted = batch_rules::check(bytes, &target.settings, validate, self.version, now)
                 .inspect_err(|_| shard.metrics().faults_batch.increment())?;

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use crate::controller::image::Image;
 use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, ListFilter, ListedGroup};
 use crate::log::producers::ActiveProducer;
-use crate::replica::{FetchError, LeadershipError};
+use crate::replica::FetchError;
 use crate::types::{LeaderEpoch, Offset, PartitionId, ShardIndex};
 
 pub use super::vocabulary::{
@@ -111,12 +111,12 @@ pub enum ShardAnswer {
     Fetched(Vec<Result<HopRead, FetchError>>),
     /// One outcome a question.
     Offsets(Vec<Result<FoundOffset, FetchError>>),
-    /// One outcome a question; `None` lies below the first epoch.
-    EpochEnds(Vec<Result<Option<(LeaderEpoch, Offset)>, LeadershipError>>),
+    /// One outcome a question; `None` lies below every epoch or above the current one.
+    EpochEnds(Vec<Result<Option<(LeaderEpoch, Offset)>, FetchError>>),
     /// One new log start a partition.
     Deleted(Vec<Result<Offset, DeleteRecordsError>>),
     /// The producers of each partition.
-    Producers(Vec<Result<Vec<ActiveProducer>, LeadershipError>>),
+    Producers(Vec<Result<Vec<ActiveProducer>, FetchError>>),
     /// Of the kind the command expects.
     Group(Box<GroupAnswer>),
     /// Or why they cannot be listed yet.

@@ -342,13 +342,19 @@ impl Shard {
         }))
     }
 
+    /// A partition of this shard whose log opened and has not failed since.
+    fn online(&self, id: PartitionId) -> Result<Rc<Partition>, FetchError> {
+        let partition = self.partition(id)?;
+        match partition.log().offline() {
+            Some(reason) => Err(ReadError::Offline(reason).into()),
+            None => Ok(partition),
+        }
+    }
+
     /// Answers OffsetForLeaderEpoch questions.
-    pub fn epoch_ends(
-        &self,
-        questions: &[EpochQuestion],
-    ) -> Vec<Result<Option<(LeaderEpoch, Offset)>, LeadershipError>> {
+    pub fn epoch_ends(&self, questions: &[EpochQuestion]) -> Vec<Result<Option<(LeaderEpoch, Offset)>, FetchError>> {
         let answer = |question: &EpochQuestion| {
-            let partition = self.partition(question.partition).map_err(|_| LeadershipError::NotLeader)?;
+            let partition = self.online(question.partition)?;
             partition.check_epoch(question.current)?;
             Ok(question.wanted.and_then(|epoch| partition.epoch_end(epoch)))
         };
@@ -356,14 +362,10 @@ impl Shard {
     }
 
     /// Answers DescribeProducers.
-    pub async fn active_producers(
-        &self,
-        partitions: &[PartitionId],
-    ) -> Vec<Result<Vec<ActiveProducer>, LeadershipError>> {
+    pub async fn active_producers(&self, partitions: &[PartitionId]) -> Vec<Result<Vec<ActiveProducer>, FetchError>> {
         let mut answers = Vec::with_capacity(partitions.len());
         for id in partitions {
-            let partition = self.partition(*id).map_err(|_| LeadershipError::NotLeader);
-            answers.push(partition.map(|partition| partition.log().active_producers()));
+            answers.push(self.online(*id).map(|partition| partition.log().active_producers()));
             rt::yield_if_needed().await;
         }
         answers

@@ -170,7 +170,7 @@ fn a_header_is_enough_to_parse_and_its_length_is_known_even_when_damaged() {
     let mut damaged = GOLDEN[..HEADER_BYTES].to_vec();
     damaged[57] = 0x80;
     assert_eq!(parse_header(&damaged), Err(BatchError::Invalid("negative record count")));
-    assert_eq!(announced_bytes(&damaged), Ok(87));
+    assert_eq!(announced(&damaged), Ok((87, Some(Codec::None))));
 }
 
 #[test]
