@@ -290,6 +290,36 @@ fn a_batch_refused_behind_which_nothing_was_sent_gives_its_sequence_back() {
     assert_eq!(rig.stamp(id), (0, 0));
 }
 
+/// What is sent next after a batch that was refused with `code` and ran out of time: whether the refused one may be written, its
+/// stamp and the next one's.
+fn after_expiry(code: ErrorCode) -> (bool, (i16, i32), (i16, i32)) {
+    let mut rig = Rig::new(true, 5);
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    rig.answer(id, &[ErrorCode::NONE]);
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    let refused = rig.stamp(id);
+    rig.answer(id, &[code]);
+    rig.now += 1001 * MS;
+    let turn = rig.poll();
+    let Err(ProduceError::TimedOut { maybe_written, .. }) = turn.done[0].result else { panic!("not timed out") };
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    (maybe_written, refused, rig.stamp(id))
+}
+
+#[test]
+fn a_sequence_is_not_given_again_after_a_refusal_that_may_follow_an_append() {
+    for code in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::REQUEST_TIMED_OUT]
+    {
+        assert_eq!(after_expiry(code), (true, (0, 1), (0, 2)), "{code}");
+    }
+    for code in [ErrorCode::NOT_ENOUGH_REPLICAS, ErrorCode::CORRUPT_MESSAGE] {
+        assert_eq!(after_expiry(code), (false, (0, 1), (0, 1)), "{code}");
+    }
+}
+
 #[test]
 fn epochs_run_out_into_a_new_producer_id() {
     let mut rig = Rig::new(true, 5);
