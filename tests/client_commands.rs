@@ -127,8 +127,10 @@ fn what_is_produced_is_consumed_by_offset_by_time_and_as_json() {
     assert_eq!(first["payload"], "v");
     assert_eq!(first["headers"], serde_json::json!(["source", "test"]));
     let whole = shell.ok(&["consume", "words", "-e", "-J"]);
-    shell.produce(&["copy", "-J"], &whole.replace("\"topic\":\"words\"", "\"topic\":\"copy\""));
+    shell.produce(&["copy", "-J"], &whole);
     assert_eq!(shell.ok(&["consume", "copy", "-e", "-f", "%k=%s,%h;"]), "=a,;=b,;=c,;k=v,source=test;k2=,source=test;");
+    shell.produce(&["copy", "-J", "--own-place"], r#"{"topic":"words","partition":0,"payload":"back"}"#);
+    assert_eq!(shell.ok(&["consume", "words", "-o", "-1", "-e"]), "back\n");
     shell.produce(&["copy", "-f", "%k %v{3}%h\\n"], "key abc\nkey x\nyx=1\n");
     assert_eq!(shell.ok(&["consume", "copy", "-o", "-2", "-e", "-f", "%k/%s/%h;"]), "key/abc/;key/x\ny/x=1;");
 }

@@ -17,8 +17,8 @@ use futures_lite::future::block_on;
 use super::connect::ConnectArgs;
 use super::outcome::{Tally, with_hint};
 use super::record_format::unescape;
-use super::record_input::{Cutter, Given, Input, parse_fields, parse_header};
-use super::{EXIT_UNREACHABLE, Failure};
+use super::record_input::{Cutter, Given, Input, Place, parse_fields, parse_header};
+use super::{EXIT_INTERRUPTED, EXIT_UNREACHABLE, Failure};
 use crate::client::{
     Admin, AdminSettings, Delivery, Io, ProduceError, Producer, ProducerRecord, ProducerSettings, SendError,
 };
@@ -30,6 +30,7 @@ Examples:
   printf 'k1:v1\\nk2:v2\\n' | ringlog produce orders -K : -z zstd
   ringlog produce orders -k alert -H source=cron message.txt -D ''
   ringlog consume orders -o start -e -J | ringlog produce copy -J
+  ringlog consume orders pay -e -J | ringlog produce orders -J --own-place -b other:9092
   printf '1 key value\\n' | ringlog produce orders -f '%p %k %v\\n'
 
 A format (-f) is made of %k key, %v value, %p partition, %T timestamp, %t topic, %h headers (name=value,…), each ended by the text
@@ -48,7 +49,7 @@ const SHOWN_MAX: usize = 10;
 pub(super) struct ProduceArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Where to; with -J or %t records may name their own
+    /// Where to; with --own-place or %t records may name their own
     topic: String,
     /// What to send instead of standard input
     files: Vec<PathBuf>,
@@ -82,6 +83,9 @@ pub(super) struct ProduceArgs {
     /// One JSON object a line, as consume -J writes them
     #[arg(short = 'J', long)]
     json: bool,
+    /// With -J: each record goes to the topic and partition it names, instead of to TOPIC by its key
+    #[arg(long, requires = "json")]
+    own_place: bool,
     /// At most so many records a second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
@@ -151,7 +155,7 @@ pub(super) fn run(args: &ProduceArgs) -> Result<(), Failure> {
 
 fn input(args: &ProduceArgs) -> Result<Input, String> {
     if args.json {
-        return Ok(Input::Json);
+        return Ok(Input::Json(if args.own_place { Place::Goes } else { Place::Was }));
     }
     if let Some(format) = &args.format {
         return Ok(Input::Fields(parse_fields(format).map_err(|why| format!("--format: {why}"))?));
