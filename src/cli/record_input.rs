@@ -113,7 +113,9 @@ pub(super) fn parse_fields(format: &str) -> Result<Vec<Field>, String> {
             letter => literal(&mut fields, letter.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    if !fields.iter().any(|field| matches!(field, Field::Read(_) | Field::Sized(..))) {
+    // A format that uses up nothing would read records without end.
+    let reads = |field: &Field| matches!(field, Field::Read(_) | Field::Sized(_, 1..));
+    if !fields.iter().any(reads) {
         return Err("the format reads nothing: write a field such as %v".to_owned());
     }
     if matches!(fields.last(), Some(Field::Read(_))) {
@@ -419,9 +421,13 @@ mod tests {
 
     #[test]
     fn wrong_formats_and_wrong_input_are_refused() {
-        for (format, wanted) in
-            [("%k%v", "nothing stands before %v"), ("abc", "reads nothing"), ("%q", "cannot be read")]
-        {
+        for (format, wanted) in [
+            ("%k%v", "nothing stands before %v"),
+            ("abc", "reads nothing"),
+            ("%q", "cannot be read"),
+            ("%v{0}", "reads nothing"),
+            ("%k{0}%v{0}", "reads nothing"),
+        ] {
             assert!(parse_fields(format).unwrap_err().contains(wanted), "{format}");
         }
         let fields = parse_fields("%p %v\\n").unwrap();
