@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::Target;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// The binary with the words of a command line and the address of a broker.
@@ -127,8 +128,10 @@ fn what_is_produced_is_consumed_by_offset_by_time_and_as_json() {
     assert_eq!(first["payload"], "v");
     assert_eq!(first["headers"], serde_json::json!(["source", "test"]));
     let whole = shell.ok(&["consume", "words", "-e", "-J"]);
-    shell.produce(&["copy", "-J"], &whole.replace("\"topic\":\"words\"", "\"topic\":\"copy\""));
+    shell.produce(&["copy", "-J"], &whole);
     assert_eq!(shell.ok(&["consume", "copy", "-e", "-f", "%k=%s,%h;"]), "=a,;=b,;=c,;k=v,source=test;k2=,source=test;");
+    shell.produce(&["copy", "-J", "--own-place"], r#"{"topic":"words","partition":0,"payload":"back"}"#);
+    assert_eq!(shell.ok(&["consume", "words", "-o", "-1", "-e"]), "back\n");
     shell.produce(&["copy", "-f", "%k %v{3}%h\\n"], "key abc\nkey x\nyx=1\n");
     assert_eq!(shell.ok(&["consume", "copy", "-o", "-2", "-e", "-f", "%k/%s/%h;"]), "key/abc/;key/x\ny/x=1;");
 }
@@ -148,6 +151,34 @@ fn what_was_read_before_a_fault_is_delivered() {
     let (code, _, err) = shell.feed(&["produce", "words", "-X", "linger.ms=60000", "-f", "%p %v\\n"], b"0 4\n-1 5\n");
     assert!(code == 1, "{err}");
     assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n4\n");
+}
+
+#[test]
+fn what_was_read_before_a_signal_is_delivered() {
+    let shell = Shell::start();
+    shell.ok(&["topics", "create", "words", "-p", "1"]);
+    let bootstrap = shell.target.bootstrap();
+    // A linger that outlasts the test, unless the end sends what is open.
+    let own = ["produce", "words", "-X", "linger.ms=60000", "-X", "delivery.timeout.ms=120000"];
+    let console =
+        ["kafka-console-producer", "--bootstrap-server", &bootstrap, "--topic", "words", "--timeout", "60000"];
+    let mut wanted = String::new();
+    for (words, line, signal) in
+        [(&own[..], "a\n", Signal::INT), (&own, "b\n", Signal::TERM), (&console, "c\n", Signal::INT)]
+    {
+        let mut child = shell.command(words).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(line.as_bytes()).unwrap();
+        while rustix::io::ioctl_fionread(&input).unwrap() > 0 {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let (code, _, err) = told(child.wait_with_output().unwrap());
+        assert_eq!((code, err.as_str()), (130, ""), "{words:?}");
+        wanted.push_str(line);
+        assert_eq!(shell.ok(&["consume", "words", "-e"]), wanted);
+    }
 }
 
 #[test]
@@ -172,6 +203,15 @@ fn a_group_goes_on_where_what_was_written_ended() {
     assert!(err.contains("there is no such group"), "{err}");
     let (code, out, _) = shell.run(&["groups", "delete", "readers", "nobody"]);
     assert_eq!((code, out.as_str()), (5, "readers\n"));
+    let latest = ["-e", "-X", "auto.offset.reset=latest"];
+    assert_eq!(shell.ok(&[&["consume", "words", "-g", "late"][..], &latest].concat()), "");
+    assert_eq!(
+        shell.ok(&[&["consume", "words", "-g", "early", "-o", "start"][..], &latest].concat()),
+        "1\n2\n3\n4\n5\n"
+    );
+    assert!(shell.ok(&["topics", "list", "--internal"]).contains("__consumer_offsets"));
+    assert_eq!(shell.ok(&["topics", "delete", "-r", ".*", "--dry-run"]), "words\n");
+    assert_eq!(shell.ok(&["topics", "delete", "__consumer_offsets", "--dry-run"]), "__consumer_offsets\n");
 }
 
 /// What the group has yet to read of the topic.

@@ -1,15 +1,17 @@
 //! The way to a cluster, as every command takes it: flags, the environment, profiles and properties files.
 //!
 //! Shell: reads files and the environment. Owns the shared flags, their order of strength, and which exit code a failure of the
-//! client has. Does not own what settings mean (`client::settings`). Always: later is stronger among profile, the profile's
-//! properties file, `--command-config`, `RINGLOG_BROKERS`, `-b`, `-X`, the command's own flags; without any, the broker is looked for on
-//! this host. Source: rpk's profiles; Kafka's `--command-config`; kcat's `-X`.
+//! client has. Does not own what settings mean (`client::settings`). Always: later is stronger among the broker on this host, the
+//! current profile, `RINGLOG_BROKERS`, the profile of `--profile`, `--command-config`, `-b`, `-X`, the command's own flags; within a
+//! profile among its brokers, its settings, its properties file. So what a command line says is stronger than the environment.
+//! Source: rpk's profiles; Kafka's `--command-config`; kcat's `-X`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use clap::builder::Resettable;
 use serde::Deserialize;
 
 use super::moments::duration_argument;
@@ -18,13 +20,18 @@ use super::serve_args::key_value;
 use super::show::nearest;
 use super::{EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Failure};
 use crate::client::admin::{Admin, BlockingAdmin};
-use crate::client::settings::HostPort;
+use crate::client::settings::{Builder, HostPort};
 use crate::client::{AdminSettings, CallError, ClientError, Settings};
 use crate::config::client_rows::client_properties;
 use crate::config::{Problem, Severity};
 
 /// Where a broker of ours listens when nobody says otherwise.
 pub(super) const DEFAULT_BROKER: &str = "127.0.0.1:9092";
+
+const BROKERS_VARIABLE: &str = "RINGLOG_BROKERS";
+const PROFILE_VARIABLE: &str = "RINGLOG_PROFILE";
+const BROKERS_HELP: &str =
+    "Brokers to ask first [env: RINGLOG_BROKERS, weaker than --profile and --command-config] [default: 127.0.0.1:9092]";
 
 /// The flags by which a cluster is found. Whoever flattens them may give a default and words of its own.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -34,7 +41,7 @@ pub(super) struct BrokersArgs {
         short = 'b',
         long = "bootstrap-server",
         value_name = "HOST:PORT,…",
-        env = "RINGLOG_BROKERS",
+        env = BROKERS_VARIABLE,
         help_heading = "Connection"
     )]
     pub(super) bootstrap: Option<String>,
@@ -74,15 +81,16 @@ impl BrokersArgs {
 /// Flags of every command that speaks to a cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(
-    mut_arg("bootstrap", |arg| arg.global(true).help("Brokers to ask first [default: 127.0.0.1:9092]")),
+    // Read by hand: clap does not tell whether a flag or the environment gave it.
+    mut_arg("bootstrap", |arg| arg.global(true).env(Resettable::Reset).help(BROKERS_HELP)),
     mut_arg("settings", |arg| arg.global(true)),
     mut_arg("command_config", |arg| arg.global(true))
 )]
 pub(super) struct ConnectArgs {
     #[command(flatten)]
     pub(super) brokers: BrokersArgs,
-    /// A profile of ~/.config/ringlog/config.toml
-    #[arg(long, value_name = "NAME", env = "RINGLOG_PROFILE", global = true, help_heading = "Connection")]
+    /// A profile of ~/.config/ringlog/config.toml [env: RINGLOG_PROFILE] [default: its current one]
+    #[arg(long, value_name = "NAME", global = true, help_heading = "Connection")]
     pub(super) profile: Option<String>,
     /// How long to wait for an answer [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration_argument, global = true, help_heading = "Connection")]
@@ -133,45 +141,40 @@ impl ConnectArgs {
         defaults: &[(&str, &str)],
         flags: &[(&str, String)],
     ) -> Result<S, Failure> {
-        let mut builder = S::builder();
+        self.assemble(variable(BROKERS_VARIABLE), self.profile()?, defaults, flags)
+    }
+
+    fn assemble<S: Settings>(
+        &self,
+        environment: Option<String>,
+        profile: Option<(String, Profile)>,
+        defaults: &[(&str, &str)],
+        flags: &[(&str, String)],
+    ) -> Result<S, Failure> {
+        let mut builder = S::builder().set_at("bootstrap.servers", DEFAULT_BROKER, "default");
         for (key, value) in defaults {
             builder = builder.set_at(key, value, "default");
         }
-        let mut bootstrap = None;
-        if let Some((name, profile)) = self.profile()? {
-            let place = format!("profile {name}");
-            bootstrap = profile.brokers.map(|brokers| match brokers {
-                Brokers::Text(text) => text,
-                Brokers::List(list) => list.join(","),
-            });
-            if let Some(file) = profile.command_config {
-                let text = std::fs::read(&file).with_context(|| format!("{} of {place}", file.display()))?;
-                builder = builder.properties(&text, &file.display().to_string());
-            }
-            for (key, value) in profile.settings {
-                builder = builder.set_at(&key, plain(&key, value)?, &place);
-            }
+        let asked_for = self.profile.is_some();
+        let from_environment = |builder: Builder<S>| match &environment {
+            Some(brokers) => builder.set_at("bootstrap.servers", brokers, BROKERS_VARIABLE),
+            None => builder,
+        };
+        if asked_for {
+            builder = from_environment(builder);
         }
-        if let Some(bootstrap) = &bootstrap {
-            builder = builder.set_at("bootstrap.servers", bootstrap, "profile");
+        if let Some((name, profile)) = profile {
+            builder = profile.given_to(builder, &format!("profile {name}"))?;
         }
-        let mut in_file = false;
-        let BrokersArgs { bootstrap: brokers, settings, command_config } = &self.brokers;
+        if !asked_for {
+            builder = from_environment(builder);
+        }
+        let BrokersArgs { bootstrap, settings, command_config } = &self.brokers;
         if let Some(file) = command_config {
-            let text = self.brokers.text(file)?;
-            in_file = String::from_utf8_lossy(&text).lines().any(|line| {
-                let line = line.trim_start();
-                line.starts_with("bootstrap.servers") || line.starts_with("metadata.broker.list")
-            });
-            builder = builder.properties(&text, &file.display().to_string());
+            builder = builder.properties(&self.brokers.text(file)?, &file.display().to_string());
         }
-        let by_flag = settings.iter().any(|(key, _)| key == "bootstrap.servers" || key == "metadata.broker.list");
-        match brokers {
-            Some(brokers) => builder = builder.set_at("bootstrap.servers", brokers, "-b"),
-            None if bootstrap.is_none() && !in_file && !by_flag => {
-                builder = builder.set_at("bootstrap.servers", DEFAULT_BROKER, "default");
-            }
-            None => {}
+        if let Some(brokers) = bootstrap {
+            builder = builder.set_at("bootstrap.servers", brokers, "-b");
         }
         if let Some(timeout) = self.timeout {
             builder = builder.set_at("request.timeout.ms", timeout.as_millis(), "--timeout");
@@ -211,23 +214,48 @@ impl ConnectArgs {
     }
 
     fn profile(&self) -> Result<Option<(String, Profile)>, Failure> {
+        let named = self.profile.clone().or_else(|| variable(PROFILE_VARIABLE));
+        let none = |why: String| match &named {
+            Some(name) => Err(no_profile(name, &why)),
+            None => Ok(None),
+        };
         let Some(path) = config_path() else {
-            return match &self.profile {
-                Some(name) => Err(no_profile(name, "there is no home folder to look for config.toml in")),
-                None => Ok(None),
-            };
+            return none("there is no home folder to look for config.toml in".to_owned());
         };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return match &self.profile {
-                    Some(name) => Err(no_profile(name, &format!("{} does not exist", path.display()))),
-                    None => Ok(None),
-                };
+                return none(format!("{} does not exist", path.display()));
             }
             Err(error) => return Err(anyhow!(error).context(path.display().to_string()).into()),
         };
-        choose_profile(&text, &path, self.profile.as_deref())
+        choose_profile(&text, &path, named.as_deref())
+    }
+}
+
+/// What the environment says, unless that is nothing.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+impl Profile {
+    /// Its brokers, its settings, its properties file: the later is the stronger.
+    fn given_to<S: Settings>(self, mut builder: Builder<S>, place: &str) -> anyhow::Result<Builder<S>> {
+        if let Some(brokers) = self.brokers {
+            let brokers = match brokers {
+                Brokers::Text(text) => text,
+                Brokers::List(list) => list.join(","),
+            };
+            builder = builder.set_at("bootstrap.servers", brokers, place);
+        }
+        for (key, value) in self.settings {
+            builder = builder.set_at(&key, plain(&key, value)?, place);
+        }
+        if let Some(file) = self.command_config {
+            let text = std::fs::read(&file).with_context(|| format!("{} of {place}", file.display()))?;
+            builder = builder.properties(&text, &file.display().to_string());
+        }
+        Ok(builder)
     }
 }
 
@@ -347,6 +375,40 @@ mod tests {
         assert_eq!(problems[0].help.as_deref(), Some("did you mean prod?"));
         assert!(matches!(profile("[profiles.a]\nbroker = \"x\"", Some("a")), Err(Failure::Config(_))));
         assert!(matches!(profile("[", None), Err(Failure::Config(_))));
+    }
+
+    /// The broker that is asked first, by these flags beside that profile, while the environment names `env:1`.
+    fn first_broker(args: &ConnectArgs, profile: Profile) -> String {
+        let profile = Some(("lab".to_owned(), profile));
+        let settings: AdminSettings = args.assemble(Some("env:1".to_owned()), profile, &[], &[]).unwrap();
+        settings.client.bootstrap_servers[0].to_string()
+    }
+
+    #[test]
+    fn what_the_command_line_names_is_stronger_than_the_environment_and_that_than_the_current_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let of_profile = || Profile { brokers: Some(Brokers::Text("lab:1".to_owned())), ..Profile::default() };
+        let mut args = ConnectArgs::default();
+        assert_eq!(first_broker(&args, of_profile()), "env:1");
+        args.profile = Some("lab".to_owned());
+        assert_eq!(first_broker(&args, of_profile()), "lab:1");
+        let in_file = file("profile.properties", "bootstrap.servers=in-file:1\n");
+        let with_file = |profile| Profile { command_config: Some(in_file.clone()), ..profile };
+        assert_eq!(first_broker(&args, with_file(of_profile())), "in-file:1");
+        assert_eq!(first_broker(&args, with_file(Profile::default())), "in-file:1", "the default is the weakest");
+        let settings = [("bootstrap.servers".to_owned(), toml::Value::String("set:1".to_owned()))].into();
+        assert_eq!(first_broker(&args, Profile { settings, ..Profile::default() }), "set:1");
+        args.brokers.command_config = Some(file("command.properties", "metadata.broker.list=config:1\n"));
+        assert_eq!(first_broker(&args, of_profile()), "config:1");
+        args.brokers.bootstrap = Some("flag:1".to_owned());
+        assert_eq!(first_broker(&args, of_profile()), "flag:1");
+        let nothing: AdminSettings = ConnectArgs::default().assemble(None, None, &[], &[]).unwrap();
+        assert_eq!(nothing.client.bootstrap_servers[0].to_string(), DEFAULT_BROKER);
     }
 
     #[test]

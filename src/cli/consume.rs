@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,13 +15,15 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use super::connect::ConnectArgs;
+use super::interrupt::end_polls;
 use super::offset_range::{Begin, OffsetRange, Until, parse};
 use super::outcome::{listed, with_hint};
 use super::record_format::{Format, Shown, TOKENS, envelope, unescape};
 use super::{EXIT_INTERRUPTED, Failure, unix_now_ms};
 use crate::client::admin::{BlockingAdmin, OffsetSpec};
 use crate::client::consumer::RecordBatch;
-use crate::client::{Admin, AdminSettings, Consumer, ConsumerError, ConsumerHandle, ConsumerSettings, Io};
+use crate::client::settings::IsolationLevel;
+use crate::client::{Admin, AdminSettings, Consumer, ConsumerError, ConsumerSettings, Io};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
 
 const EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ pub(super) struct ConsumeArgs {
     #[arg(short, long, value_name = "N,…", value_delimiter = ',')]
     partitions: Vec<i32>,
     /// From where to where: start, end, 42, -42 (before the end), +42 (after the start), 10:20, @-1h, @MOMENT:MOMENT
-    /// [default: start, with -g stored]
+    /// [default: start, with -g stored, and where nothing is, what auto.offset.reset says, else start]
     #[arg(short, long, value_name = "RANGE", allow_hyphen_values = true)]
     offset: Option<String>,
     /// So many records, then end
@@ -79,10 +80,10 @@ pub(super) struct ConsumeArgs {
     /// What stands behind each record [default: \n]
     #[arg(short = 'D', long, value_name = "TEXT", conflicts_with = "json")]
     delimiter: Option<String>,
-    /// read-committed leaves out records of aborted and open transactions
-    #[arg(long, value_name = "LEVEL", default_value = "read-uncommitted",
+    /// read-committed leaves out records of aborted and open transactions [default: isolation.level, else read-uncommitted]
+    #[arg(long, value_name = "LEVEL",
           value_parser = ["read-committed", "read-uncommitted", "read_committed", "read_uncommitted"])]
-    isolation: String,
+    isolation: Option<String>,
 }
 
 /// How records are written.
@@ -148,12 +149,19 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
             .into());
         }
     };
-    let mut flags =
-        vec![("isolation.level", args.isolation.replace('-', "_")), ("auto.offset.reset", reset.to_owned())];
+    let mut flags = Vec::new();
+    if let Some(level) = &args.isolation {
+        flags.push(("isolation.level", level.replace('-', "_")));
+    }
     if let Some(group) = &args.group {
         flags.push(("group.id", group.clone()));
+        // What -o says of a group's first time is stronger than settings; without it they are.
+        if matches!(range, Some(OffsetRange { from: Begin::Start | Begin::End, .. })) {
+            flags.push(("auto.offset.reset", reset.to_owned()));
+        }
     }
-    let mut settings: ConsumerSettings = args.connect.settings(&[("client.id", "ringlog")], &flags)?;
+    let defaults = [("client.id", "ringlog"), ("auto.offset.reset", reset)];
+    let mut settings: ConsumerSettings = args.connect.settings(&defaults, &flags)?;
     settings.client.allow_auto_create_topics = false;
     if args.group.is_none() {
         settings.group_id = None;
@@ -164,7 +172,7 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
     let admin = Admin::on(&io, admin).within(args.connect.patience()).blocking();
     admin.reach()?;
     let topics = topics(&admin, args)?;
-    let committed = args.isolation.ends_with("committed") && !args.isolation.ends_with("uncommitted");
+    let committed = settings.isolation_level == IsolationLevel::ReadCommitted;
     let mut consumer = Consumer::on(&io, settings);
     let mut ends = BTreeMap::new();
     if args.group.is_some() {
@@ -195,7 +203,7 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
             return Ok(());
         }
     }
-    let interrupted = interruptible(&io, consumer.handle());
+    let interrupted = end_polls(&io, consumer.handle())?;
     let reading =
         Reading { out: BufWriter::with_capacity(64 << 10, out), look: &look, left: args.num.unwrap_or(u64::MAX), ends };
     let ended = reading.run(&mut consumer, args, &interrupted);
@@ -204,31 +212,6 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
         Ok(()) if interrupted.load(Ordering::Relaxed) => Err(Failure::Told(EXIT_INTERRUPTED)),
         other => other,
     }
-}
-
-/// Ctrl-C ends the poll under way; a second one ends the process.
-pub(super) fn interruptible(io: &Io, consumer: ConsumerHandle) -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    io.spawn(move || async move {
-        let ended = async {
-            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-            match terminate {
-                Ok(mut terminate) => _ = terminate.recv().await,
-                Err(_) => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            () = ended => {}
-        }
-        flag.store(true, Ordering::Relaxed);
-        consumer.wake();
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(i32::from(EXIT_INTERRUPTED));
-        }
-    });
-    interrupted
 }
 
 /// A consumer's failure, with the exit code of what is behind it.

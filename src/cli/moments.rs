@@ -49,10 +49,10 @@ pub(super) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(duration.as_millis()).ok()
 }
 
-/// For clap: a duration that is not negative.
+/// For clap: a duration that is not negative. A bare number is seconds, as in the durations of `bench`.
 pub(super) fn duration_argument(text: &str) -> Result<std::time::Duration, String> {
-    let plain = text.trim().parse::<i64>().ok().filter(|ms| *ms >= 0);
-    let ms = plain.or_else(|| parse_duration(text)).and_then(|ms| u64::try_from(ms).ok());
+    let bare = text.trim().parse::<i64>().ok().and_then(|seconds| seconds.checked_mul(1000));
+    let ms = bare.or_else(|| parse_duration(text)).and_then(|ms| u64::try_from(ms).ok());
     ms.map(std::time::Duration::from_millis).ok_or_else(|| "write a duration as 500ms, 10s, 5m or 1h".to_owned())
 }
 
@@ -112,8 +112,9 @@ mod tests {
         assert_eq!(parse_duration("PT1H30M"), Some(5_400_000));
         assert_eq!(parse_duration("P1DT2H"), Some(93_600_000));
         assert_eq!(parse_duration("1 fortnight"), None);
-        assert_eq!(duration_argument("250"), Ok(std::time::Duration::from_millis(250)));
-        assert!(duration_argument("-5s").is_err());
+        assert_eq!(duration_argument("30"), Ok(std::time::Duration::from_secs(30)));
+        assert_eq!(duration_argument("250ms"), Ok(std::time::Duration::from_millis(250)));
+        assert!(duration_argument("-5s").is_err() && duration_argument("-5").is_err());
     }
 
     #[test]

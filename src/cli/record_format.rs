@@ -338,8 +338,8 @@ fn put_bytes(bytes: Option<&[u8]>, how: BytesAs, out: &mut Vec<u8>) {
     }
 }
 
-/// The envelope of `-J`, one line without its newline: kcat's field names; `key_base64` and `payload_base64` stand in for what is
-/// no UTF-8.
+/// The envelope of `-J`, one line without its newline: kcat's field names; `key_base64`, `payload_base64` and, for values of headers,
+/// `{"base64":"…"}` stand in for what is no UTF-8.
 pub(super) fn envelope(record: &Shown<'_>) -> String {
     use serde_json::{Map, Value, json};
     let mut line = Map::new();
@@ -348,17 +348,21 @@ pub(super) fn envelope(record: &Shown<'_>) -> String {
     line.insert("offset".into(), json!(record.offset));
     line.insert("tstype".into(), json!(if record.log_append_time { "logappend" } else { "create" }));
     line.insert("ts".into(), json!(record.timestamp));
-    let text = |bytes: Option<&[u8]>| bytes.map_or(Value::Null, |bytes| json!(String::from_utf8_lossy(bytes)));
+    // Where it is no text, in base64.
+    let text = |bytes: Option<&[u8]>| match bytes.map(|bytes| std::str::from_utf8(bytes).map_err(|_| bytes)) {
+        None => Ok(Value::Null),
+        Some(Ok(text)) => Ok(json!(text)),
+        Some(Err(bytes)) => Err(STANDARD.encode(bytes)),
+    };
     if !record.headers.is_empty() {
-        let flat: Vec<Value> = record.headers.iter().flat_map(|(name, value)| [json!(name), text(*value)]).collect();
+        let value = |bytes: Option<&[u8]>| text(bytes).unwrap_or_else(|base64| json!({ "base64": base64 }));
+        let flat: Vec<Value> = record.headers.iter().flat_map(|(name, bytes)| [json!(name), value(*bytes)]).collect();
         line.insert("headers".into(), Value::Array(flat));
     }
     for (name, bytes) in [("key", record.key), ("payload", record.value)] {
-        match bytes {
-            Some(bytes) if std::str::from_utf8(bytes).is_err() => {
-                line.insert(format!("{name}_base64"), json!(STANDARD.encode(bytes)));
-            }
-            bytes => _ = line.insert(name.into(), text(bytes)),
+        match text(bytes) {
+            Ok(text) => _ = line.insert(name.into(), text),
+            Err(base64) => _ = line.insert(format!("{name}_base64"), json!(base64)),
         }
     }
     Value::Object(line).to_string()

@@ -35,7 +35,16 @@ pub(super) enum Input {
     /// Fields and the text between them.
     Fields(Vec<Field>),
     /// One JSON object a line, as `consume -J` writes them.
-    Json,
+    Json(Place),
+}
+
+/// What becomes of the topic and partition that a JSON object names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// They say where the record was, not where it goes; a partition without a topic says where it goes.
+    Was,
+    /// The record goes there.
+    Goes,
 }
 
 /// A part of an input format.
@@ -104,7 +113,9 @@ pub(super) fn parse_fields(format: &str) -> Result<Vec<Field>, String> {
             letter => literal(&mut fields, letter.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    if !fields.iter().any(|field| matches!(field, Field::Read(_) | Field::Sized(..))) {
+    // A format that uses up nothing would read records without end.
+    let reads = |field: &Field| matches!(field, Field::Read(_) | Field::Sized(_, 1..));
+    if !fields.iter().any(reads) {
         return Err("the format reads nothing: write a field such as %v".to_owned());
     }
     if matches!(fields.last(), Some(Field::Read(_))) {
@@ -156,7 +167,7 @@ impl Cutter {
         let cut = match &self.input {
             Input::Lines { record_end, key_end, empty_is_null } => line(rest, record_end, end)
                 .map(|(line, used)| (Ok(keyed(line, key_end.as_deref(), *empty_is_null)), used)),
-            Input::Json => line(rest, b"\n", end).map(|(line, used)| (from_json(line), used)),
+            Input::Json(place) => line(rest, b"\n", end).map(|(line, used)| (from_json(line, *place), used)),
             Input::Fields(fields) => read_fields(rest, fields, end),
         };
         let Some((given, used)) = cut else { return Ok(None) };
@@ -274,7 +285,7 @@ pub(super) fn parse_header(text: &str) -> (String, Option<Vec<u8>>) {
     }
 }
 
-fn from_json(line: &[u8]) -> Result<Given, String> {
+fn from_json(line: &[u8], place: Place) -> Result<Given, String> {
     let Value::Object(mut object) = serde_json::from_slice(line).map_err(|error| format!("no JSON: {error}"))? else {
         return Err("an object is wanted, such as {\"key\":\"k\",\"payload\":\"v\"}".to_owned());
     };
@@ -290,14 +301,12 @@ fn from_json(line: &[u8]) -> Result<Given, String> {
                 while let Some(name) = flat.next() {
                     let Value::String(name) = name else { return Err("a header's name is a string".to_owned()) };
                     let value = flat.next().ok_or("headers are name, value, name, value …")?;
-                    let value = json_bytes(value);
-                    given.headers.push((name, value));
+                    given.headers.push((name, header_bytes(value)?));
                 }
             }
             ("headers", Value::Object(named)) => {
                 for (name, value) in named {
-                    let value = json_bytes(value);
-                    given.headers.push((name, value));
+                    given.headers.push((name, header_bytes(value)?));
                 }
             }
             ("partition", value) if value.is_null() => {}
@@ -314,7 +323,21 @@ fn from_json(line: &[u8]) -> Result<Given, String> {
             (other, _) => return Err(format!("{other:?} is no field of a record, or its value is of the wrong kind")),
         }
     }
+    if place == Place::Was && given.topic.take().is_some() {
+        given.partition = None;
+    }
     Ok(given)
+}
+
+/// A header's value: as those of keys and payloads, and `{"base64":"…"}` for what is no text.
+fn header_bytes(value: Value) -> Result<Option<Vec<u8>>, String> {
+    match &value {
+        Value::Object(object) if object.len() == 1 => match object.get("base64") {
+            Some(Value::String(text)) => base64("a header's base64", text).map(Some),
+            _ => Ok(json_bytes(value)),
+        },
+        _ => Ok(json_bytes(value)),
+    }
 }
 
 /// Strings as they are, null as null, everything else as its JSON.
@@ -398,9 +421,13 @@ mod tests {
 
     #[test]
     fn wrong_formats_and_wrong_input_are_refused() {
-        for (format, wanted) in
-            [("%k%v", "nothing stands before %v"), ("abc", "reads nothing"), ("%q", "cannot be read")]
-        {
+        for (format, wanted) in [
+            ("%k%v", "nothing stands before %v"),
+            ("abc", "reads nothing"),
+            ("%q", "cannot be read"),
+            ("%v{0}", "reads nothing"),
+            ("%k{0}%v{0}", "reads nothing"),
+        ] {
             assert!(parse_fields(format).unwrap_err().contains(wanted), "{format}");
         }
         let fields = parse_fields("%p %v\\n").unwrap();
@@ -411,7 +438,7 @@ mod tests {
     #[test]
     fn json_lines_are_what_consume_writes() {
         let text = br#"{"topic":"t","partition":2,"offset":7,"tstype":"create","ts":5,"headers":["a","x","b",null],"key":"k","payload_base64":"/w=="}"#;
-        let records = cut_all(Input::Json, text).unwrap();
+        let records = cut_all(Input::Json(Place::Goes), text).unwrap();
         assert_eq!(
             records,
             [Given {
@@ -423,12 +450,50 @@ mod tests {
                 headers: vec![("a".into(), Some(b"x".to_vec())), ("b".into(), None)],
             }]
         );
-        assert_eq!(cut_all(Input::Json, b"{\"payload\":{\"a\":1}}\n").unwrap(), [record(None, Some("{\"a\":1}"))]);
+        assert_eq!(
+            cut_all(Input::Json(Place::Goes), b"{\"payload\":{\"a\":1}}\n").unwrap(),
+            [record(None, Some("{\"a\":1}"))]
+        );
         for (wrong, wanted) in
             [("[]", "an object"), ("{", "no JSON"), ("{\"colour\":1}", "colour"), ("{\"ts\":\"x\"}", "timestamp")]
         {
-            assert!(cut_all(Input::Json, wrong.as_bytes()).unwrap_err().contains(wanted), "{wrong}");
+            assert!(cut_all(Input::Json(Place::Goes), wrong.as_bytes()).unwrap_err().contains(wanted), "{wrong}");
         }
+    }
+
+    #[test]
+    fn where_a_json_record_was_is_not_where_it_goes() {
+        let place = |text: &[u8], place| {
+            let [given] = &cut_all(Input::Json(place), text).unwrap()[..] else { panic!("one record") };
+            (given.topic.clone(), given.partition)
+        };
+        let told = br#"{"topic":"orders","partition":2,"payload":"v"}"#;
+        assert_eq!(place(told, Place::Was), (None, None));
+        assert_eq!(place(told, Place::Goes), (Some("orders".to_owned()), Some(2)));
+        assert_eq!(place(br#"{"partition":2}"#, Place::Was), (None, Some(2)));
+    }
+
+    #[test]
+    fn what_consume_writes_is_read_back_byte_for_byte() {
+        use crate::cli::record_format::{Shown, envelope};
+        let headers = [("text", Some(&b"x"[..])), ("bytes", Some(b"\xff\0")), ("none", None)];
+        let shown = Shown {
+            topic: "t",
+            partition: 2,
+            offset: 7,
+            leader_epoch: None,
+            timestamp: 5,
+            log_append_time: false,
+            key: Some(b"\xfe"),
+            value: Some(b"{\"base64\":\"/w==\"}"),
+            headers: &headers,
+        };
+        let [read] = &cut_all(Input::Json(Place::Goes), envelope(&shown).as_bytes()).unwrap()[..] else {
+            panic!("one record")
+        };
+        assert_eq!((read.key.as_deref(), read.value.as_deref()), (shown.key, shown.value));
+        let read: Vec<_> = read.headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
+        assert_eq!(read, headers);
     }
 
     #[test]

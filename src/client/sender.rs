@@ -143,12 +143,29 @@ pub(crate) struct Aftermath<W> {
     pub(crate) stale: SmallVec<[u32; 4]>,
 }
 
+/// What is known of a batch whose request was not answered.
+#[derive(Clone, Copy)]
+struct Lost<'w> {
+    maybe_written: bool,
+    retriable: bool,
+    why: &'w str,
+}
+
 #[derive(Default)]
 struct BrokerState {
     in_flight: usize,
     not_before: Option<Instant>,
     /// Since when something ready for it could not be sent.
     blocked_since: Option<Instant>,
+    /// Since when no connection to it came about.
+    unreachable_since: Option<Instant>,
+}
+
+impl BrokerState {
+    /// Since when it takes nothing.
+    fn slow_since(&self) -> Option<Instant> {
+        self.blocked_since.into_iter().chain(self.unreachable_since).min()
+    }
 }
 
 /// Counters of a sender's life.
@@ -251,31 +268,41 @@ impl<W> Sender<W> {
             }
         }
         if turn.requests.is_empty() {
-            let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, state) in &mut self.brokers {
-                let throttled = state.not_before.filter(|until| *until > now);
-                if let Some(until) = throttled {
-                    // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
-                    earliest(&mut turn.wake_at, until);
-                }
-                if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
-                    busy.push(*broker);
-                } else {
-                    // It could take what there is: what it could not take before went, expired, or has another leader.
-                    state.blocked_since = None;
-                }
-                let patience = self.settings.availability_timeout;
-                if !patience.is_zero()
-                    && state.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
-                {
-                    slow.push(*broker);
-                }
-            }
-            queues.sleep(turn.wake_at, busy, slow);
+            self.sleep(queues, now, &mut turn);
         } else {
             queues.wake();
         }
         turn
+    }
+
+    /// Lets the accumulator know until when nothing will be sent, which brokers take nothing now, and which have not for too long.
+    fn sleep(&mut self, queues: &mut Accumulator<W>, now: Instant, turn: &mut Turn<W>) {
+        let patience = self.settings.availability_timeout;
+        let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
+        for (broker, state) in &mut self.brokers {
+            let throttled = state.not_before.filter(|until| *until > now);
+            if let Some(until) = throttled {
+                // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
+                earliest(&mut turn.wake_at, until);
+            }
+            if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
+                busy.push(*broker);
+            } else {
+                // It could take what there is: what it could not take before went, expired, or has another leader.
+                state.blocked_since = None;
+            }
+            let waits = |place: &Place| queues.leader(*place) == Some(*broker);
+            if state.unreachable_since.is_some() && state.in_flight == 0 && !queues.active().iter().any(waits) {
+                // Nothing goes there any more that could tell whether it is back.
+                state.unreachable_since = None;
+            }
+            if !patience.is_zero()
+                && state.slow_since().is_some_and(|since| now.saturating_duration_since(since) > patience)
+            {
+                slow.push(*broker);
+            }
+        }
+        queues.sleep(turn.wake_at, busy, slow);
     }
 
     /// Tells the waiters of batches in flight whose time is up; the batches stay until they are answered, as their sequences
@@ -477,6 +504,11 @@ impl<W> Sender<W> {
         let InFlight { broker, batches } = self.requests.remove(id);
         let state = self.brokers.entry(broker).or_default();
         state.in_flight -= 1;
+        if matches!(outcome, Outcome::Lost { maybe_written: false, retriable: true, .. }) {
+            state.unreachable_since.get_or_insert(now);
+        } else {
+            state.unreachable_since = None;
+        }
         let mut after = Aftermath { done: Vec::with_capacity(batches.len()), stale: SmallVec::new() };
         match outcome {
             Outcome::Answered { throttle, parts } => {
@@ -484,19 +516,13 @@ impl<W> Sender<W> {
                     // As in Java, a shorter one does not end a longer one.
                     state.not_before = state.not_before.max(Some(now + throttle));
                 }
+                let left_out =
+                    Lost { maybe_written: true, retriable: true, why: "the broker's answer left the batch out" };
                 let mut parts = parts.into_iter();
                 for batch in batches {
                     match parts.next().flatten() {
                         Some(part) => self.on_answer(batch, part, queues, now, &mut after),
-                        None => self.on_lost(
-                            batch,
-                            true,
-                            true,
-                            "the broker's answer left the batch out",
-                            queues,
-                            now,
-                            &mut after,
-                        ),
+                        None => self.on_lost(batch, left_out, queues, now, &mut after),
                     }
                 }
             }
@@ -508,25 +534,24 @@ impl<W> Sender<W> {
                 }
             }
             Outcome::Lost { maybe_written, retriable, why } => {
+                let lost = Lost { maybe_written, retriable, why: &why };
                 for batch in batches {
-                    self.on_lost(batch, maybe_written, retriable, &why, queues, now, &mut after);
+                    self.on_lost(batch, lost, queues, now, &mut after);
                 }
             }
         }
         after
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of on_outcome, called from two places of it")]
     fn on_lost(
         &mut self,
         mut batch: Batch<W>,
-        maybe_written: bool,
-        retriable: bool,
-        why: &str,
+        lost: Lost<'_>,
         queues: &mut Accumulator<W>,
         now: Instant,
         after: &mut Aftermath<W>,
     ) {
+        let Lost { maybe_written, retriable, why } = lost;
         batch.maybe_written |= maybe_written;
         batch.trouble = Some(why.into());
         note(&mut after.stale, batch.place.topic);

@@ -162,18 +162,18 @@ impl Sequences {
                 }
                 Verdict::Retry
             }
-            // Those that may have been appended before they failed.
-            ErrorCode::REQUEST_TIMED_OUT
-            | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode::KAFKA_STORAGE_ERROR => {
-                batch.maybe_written = true;
-                Verdict::Retry
-            }
+            // Those that are decided before the append.
+            ErrorCode::NOT_ENOUGH_REPLICAS | ErrorCode::CORRUPT_MESSAGE => Verdict::Retry,
             ErrorCode::UNKNOWN_SERVER_ERROR => {
                 batch.maybe_written = true;
                 Verdict::Fail
             }
-            code if code.retriable() => Verdict::Retry,
+            // Whatever else may pass is also said after an append: by a broker that stops leading while it waits for its replicas
+            // (DelayedProduce), in the words of one that never led.
+            code if code.retriable() => {
+                batch.maybe_written = true;
+                Verdict::Retry
+            }
             _ => Verdict::Fail,
         }
     }

@@ -115,3 +115,37 @@ fn a_program_may_wait_for_ever() {
         until_taken(&Producer::new(settings).unwrap()).await;
     });
 }
+
+#[test]
+fn nobody_waits_for_a_producer_whose_driver_ended_by_a_panic() {
+    on_a_thread(async {
+        let broker = fickle((ErrorCode::NONE, 2), (ErrorCode::NONE, 2)).await;
+        let mut settings = settings(&broker);
+        settings.enable_idempotence = false;
+        (settings.linger, settings.delivery_timeout) = (Duration::ZERO, Duration::from_millis(50));
+        let producer = Producer::new(settings).unwrap();
+        assert_eq!(producer.partition_count("t").await, Ok(2));
+        let record = ProducerRecord::to("t");
+        // The broker does not answer: the driver tells of the time-out, and the program panics.
+        producer.try_send(&record, |_| panic!("of the program")).unwrap();
+        let ends = async {
+            producer.flush().await;
+            while !matches!(producer.send(ProducerRecord::to("t")).await, Err(SendError::Closed)) {}
+            producer.close(Duration::MAX).await;
+        };
+        timeout(PATIENCE, ends).await.unwrap();
+    });
+}
+
+#[test]
+fn a_callback_that_panics_holds_up_no_flush() {
+    on_a_thread(async {
+        let broker = fickle((ErrorCode::NONE, 2), (ErrorCode::NONE, 2)).await;
+        let mut settings = settings(&broker);
+        (settings.acks, settings.enable_idempotence) = (Acks::None, false);
+        let producer = Producer::new(settings).unwrap();
+        assert_eq!(producer.partition_count("t").await, Ok(2));
+        producer.try_send(&ProducerRecord::to("t"), |_| panic!("of the program")).unwrap();
+        timeout(PATIENCE, producer.flush()).await.unwrap();
+    });
+}

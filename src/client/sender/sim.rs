@@ -496,7 +496,13 @@ impl World {
             }
         }
         let spoilt = if self.chance(15) {
-            let codes = [ErrorCode::REQUEST_TIMED_OUT, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND];
+            let codes = [
+                ErrorCode::REQUEST_TIMED_OUT,
+                ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                // The leader moved while the replicas were waited for.
+                ErrorCode::NOT_LEADER_OR_FOLLOWER,
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            ];
             self.random.choice(codes)
         } else {
             None

@@ -290,6 +290,36 @@ fn a_batch_refused_behind_which_nothing_was_sent_gives_its_sequence_back() {
     assert_eq!(rig.stamp(id), (0, 0));
 }
 
+/// What is sent next after a batch that was refused with `code` and ran out of time: whether the refused one may be written, its
+/// stamp and the next one's.
+fn after_expiry(code: ErrorCode) -> (bool, (i16, i32), (i16, i32)) {
+    let mut rig = Rig::new(true, 5);
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    rig.answer(id, &[ErrorCode::NONE]);
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    let refused = rig.stamp(id);
+    rig.answer(id, &[code]);
+    rig.now += 1001 * MS;
+    let turn = rig.poll();
+    let Err(ProduceError::TimedOut { maybe_written, .. }) = turn.done[0].result else { panic!("not timed out") };
+    rig.put(0, 300);
+    let id = rig.poll().requests[0];
+    (maybe_written, refused, rig.stamp(id))
+}
+
+#[test]
+fn a_sequence_is_not_given_again_after_a_refusal_that_may_follow_an_append() {
+    for code in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::REQUEST_TIMED_OUT]
+    {
+        assert_eq!(after_expiry(code), (true, (0, 1), (0, 2)), "{code}");
+    }
+    for code in [ErrorCode::NOT_ENOUGH_REPLICAS, ErrorCode::CORRUPT_MESSAGE] {
+        assert_eq!(after_expiry(code), (false, (0, 1), (0, 1)), "{code}");
+    }
+}
+
 #[test]
 fn epochs_run_out_into_a_new_producer_id() {
     let mut rig = Rig::new(true, 5);
@@ -354,6 +384,58 @@ fn a_slow_broker_is_known_to_the_partitioner() {
     }
 }
 
+/// Which partitions records without one go to.
+fn chosen(rig: &mut Rig) -> [bool; 3] {
+    let mut seen = [false; 3];
+    for _ in 0..100 {
+        let now = rig.now;
+        let place = rig.queues.append(&RecordRef::new(TOPIC, &[0; 150]), 0, || 0, || now).unwrap().place;
+        seen[place.partition as usize] = true;
+    }
+    seen
+}
+
+/// Polls, as long as `for_ms`, while nobody listens at the first broker.
+fn refuse_connections(rig: &mut Rig, for_ms: u32) {
+    let end = rig.now + for_ms * MS;
+    while rig.now < end {
+        let turn = rig.poll();
+        for id in &turn.requests {
+            let lost = Outcome::Lost { maybe_written: false, retriable: true, why: "refused".into() };
+            rig.sender.on_outcome(*id, lost, &mut rig.queues, rig.now);
+        }
+        if turn.requests.is_empty() {
+            rig.now = turn.wake_at.unwrap_or(end);
+        }
+    }
+}
+
+#[test]
+fn a_broker_that_refuses_connections_is_known_to_the_partitioner() {
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 50);
+    assert_eq!(chosen(&mut rig), [true; 3], "it may come back");
+
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 500);
+    assert_eq!(chosen(&mut rig), [false, false, true]);
+}
+
+#[test]
+fn a_broker_that_nothing_waits_for_is_tried_again() {
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 2000);
+    assert!(rig.queues.is_empty(), "its time was up");
+    rig.poll();
+    assert_eq!(chosen(&mut rig), [true; 3]);
+}
+
 #[test]
 fn a_broker_is_not_slow_any_more_once_it_could_take_what_expired() {
     let mut rig = Rig::new(false, 1);
@@ -368,11 +450,5 @@ fn a_broker_is_not_slow_any_more_once_it_could_take_what_expired() {
     assert!(rig.poll().requests.is_empty());
     rig.now += 200 * MS;
     rig.poll();
-    let mut seen = [false; 3];
-    for _ in 0..100 {
-        let now = rig.now;
-        let place = rig.queues.append(&RecordRef::new(TOPIC, &[0; 150]), 0, || 0, || now).unwrap().place;
-        seen[place.partition as usize] = true;
-    }
-    assert_eq!(seen, [true; 3]);
+    assert_eq!(chosen(&mut rig), [true; 3]);
 }
