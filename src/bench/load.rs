@@ -16,6 +16,7 @@ use super::assemble::{Found, Window, assemble};
 use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
+use super::produce::producer_settings;
 use super::recorder::Collector;
 use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
@@ -369,7 +370,9 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         Err(why) => Verification::skipped(why),
         Ok(()) => {
             let ledger = std::mem::take(&mut led.ledger);
-            read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher)
+            let mut found = read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher);
+            found.at_least_once = led.retries > 0 && !producer_settings(plan)?.enable_idempotence;
+            found
         }
     };
     drop(cleanup);
@@ -394,6 +397,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
             window: led.window,
             steady: led.steady,
             interrupted: led.interrupted,
+            cancelled: cancel.is_cancelled(),
             errors: led.errors,
             verification,
             ceilings: before.zip(after).map(|(before, after)| ceilings::facts(before, after, &plan.directory)),
@@ -450,6 +454,7 @@ struct Led {
     interrupted: bool,
     errors: BTreeMap<String, u64>,
     notes: Vec<String>,
+    retries: u64,
     ledger: Ledger,
     before: Look,
     after: Look,
@@ -683,7 +688,8 @@ impl Leader<'_> {
         let Ending { from, end, interrupted, steady, before, after } = ending;
         let mut notes = Vec::new();
         let mut cut_short = interrupted;
-        let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
+        let (mut errors, mut ledger) = (BTreeMap::<String, u64>::new(), Ledger::default());
+        let (mut retries, mut last_us) = (0, 0);
         if self.ended.len() < self.threads {
             notes.push("A generator thread did not end in time; what it knew last is missing.".to_owned());
         }
@@ -693,6 +699,7 @@ impl Leader<'_> {
             }
             ledger.merge(remains.ledger);
             notes.extend(remains.notes);
+            retries += remains.retries;
             last_us = last_us.max(remains.last_us);
         }
         if let Some(error) = self.failure.take() {
@@ -720,6 +727,7 @@ impl Leader<'_> {
             interrupted,
             errors,
             notes,
+            retries,
             ledger,
             before,
             after,

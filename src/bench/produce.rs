@@ -436,6 +436,7 @@ impl Loop {
         }
         self.producer.close(Duration::from_millis(100)).await;
         self.sender.give_up();
+        self.sender.station.sheet().retries += self.producer.metrics().retries;
     }
 }
 

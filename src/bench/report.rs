@@ -9,7 +9,7 @@
 //! ack_class       memory | written | flushed (ours) · page-cache | flush-each | flush-every-n (Kafka's) · none | unknown
 //! results         records_per_second, bytes_per_second, errors, seconds, records, …,
 //!                 {response_us, service_us, publish_delay_us, end_to_end_us, slip_us}.{p50 … p9999, max, mean, count}
-//! verification    enabled, checked, lost, duplicated, reordered, corrupt, other, foreign, evidence
+//! verification    enabled, checked, deleted, lost, duplicated, reordered, corrupt, other, at_least_once, foreign, evidence
 //! verdict         client_bound, ceiling_drift, lossy, steady, valid, reasons
 //! broker          cpu_ms_per_mb, cpu_us_per_request, cpu_ms_per_1000_records, rss_bytes, write_amplification, …,
 //!                 counters and shards (ours, when its metrics page is known): growth while measuring; of each shard

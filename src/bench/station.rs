@@ -56,6 +56,8 @@ pub(crate) struct Remains {
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) notes: Vec<String>,
+    /// Batches that were sent again.
+    pub(crate) retries: u64,
     /// When the last record was acknowledged or read, microseconds of the run.
     pub(crate) last_us: u64,
 }
@@ -67,6 +69,7 @@ pub(crate) struct Sheet {
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) notes: Vec<String>,
+    pub(crate) retries: u64,
     pub(crate) last_us: u64,
 }
 
@@ -188,6 +191,7 @@ impl Station {
             ledger: sheet.ledger,
             errors: sheet.errors,
             notes: sheet.notes,
+            retries: sheet.retries,
             last_us: sheet.last_us,
         })));
     }

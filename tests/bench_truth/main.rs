@@ -163,12 +163,33 @@ fn every_lie_about_acknowledged_records_is_caught() {
             Lie::Duplicate => (0, 1, 0, 0),
             Lie::Swap => (0, 0, 1, 0),
             Lie::Alter => (0, 0, 0, 1),
-            Lie::Format => unreachable!("it has a test of its own"),
+            Lie::Format | Lie::HangUp | Lie::Moved => unreachable!("they have tests of their own"),
         };
         assert_eq!(counts, expected, "{lie:?}: {found:?}");
         assert_eq!(run.verdict.lossy, lie != Lie::None);
         assert_eq!(run.verdict.valid, lie == Lie::None, "{:?}", run.verdict);
     }
+}
+
+#[test]
+fn what_a_producer_without_idempotence_sends_again_is_told_and_blames_nobody() {
+    let broker = FakeBroker::start(Script { lie: Lie::HangUp, ..Script::default() });
+    let plan =
+        Plan { idempotence: Some(false), records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) };
+    let run = measure(&plan);
+    let found = &run.verification;
+    assert!(found.at_least_once && found.duplicated > 0 && found.checked == 200, "{found:?}");
+    assert!(run.verdict.valid && !run.verdict.lossy, "{:?}", run.verdict);
+    assert!(run.verdict.reasons.iter().any(|why| why.starts_with("At least once")), "{:?}", run.verdict);
+}
+
+#[test]
+fn a_leader_that_moves_while_records_are_read_back_is_followed() {
+    let broker = FakeBroker::start(Script { lie: Lie::Moved, ..Script::default() });
+    let run = measure(&Plan { records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) });
+    let found = &run.verification;
+    assert!(found.enabled && found.is_clean() && found.checked == 200, "{found:?}");
+    assert!(run.verdict.valid, "{:?}", run.verdict);
 }
 
 #[test]
