@@ -21,6 +21,8 @@ pub const DRIFT_MAX: f64 = 0.15;
 const BUSY_MAX: f64 = 0.85;
 /// The generator is late when one record in a hundred is by more than this.
 const SLIP_MAX_US: u64 = 10_000;
+/// Share of unsent records that is worth saying.
+const UNSENT_TOLD: f64 = 0.001;
 /// Share of failed records above which a headline is no headline.
 const ERRORS_MAX: f64 = 0.001;
 /// Share of processor time taken away by a hypervisor that is worth saying.
@@ -93,6 +95,7 @@ pub fn assemble(plan: &Plan, found: Found) -> Run {
         offered_per_second: offered(plan, window, ramp_us),
         errors: totals.errors,
         errors_by_code: found.errors.clone(),
+        unsent: totals.unsent,
         consumed: totals.consumed,
         consumed_per_second: per_second(totals.consumed as f64),
         consumed_bytes_per_second: per_second(totals.consumed_bytes as f64),
@@ -285,12 +288,23 @@ fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> 
     let is_client_bound = !bound.is_empty();
     reasons.extend(bound);
     let done = totals.acked + totals.consumed + totals.requests;
-    let too_many_errors = totals.errors as f64 > ERRORS_MAX * (totals.acked + totals.errors).max(1) as f64;
+    let tried = totals.errors + if plan.kind == Kind::Consume { totals.consumed } else { totals.acked };
+    let too_many_errors = totals.errors as f64 > ERRORS_MAX * tried.max(1) as f64;
     if too_many_errors {
+        reasons.push(format!("{} of {} records failed.", units::grouped(totals.errors), units::grouped(tried)));
+    }
+    if totals.unsent as f64 > UNSENT_TOLD * done as f64 {
         reasons.push(format!(
-            "{} of {} records failed.",
-            units::grouped(totals.errors),
-            units::grouped(totals.acked + totals.errors)
+            "{} were due and could not be sent before the end; they count with the time they had waited by then.",
+            units::grouped(totals.unsent)
+        ));
+    }
+    let all = found.collector.totals(0, u64::MAX, u64::MAX);
+    let readable = all.acked * u64::from(plan.groups.max(1));
+    if plan.kind.produces() && plan.kind.consumes() && all.consumed < readable {
+        reasons.push(format!(
+            "{} acknowledged records were not read before the end: end-to-end latency is without them.",
+            units::grouped(readable - all.consumed)
         ));
     }
     if done == 0 {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
@@ -358,6 +358,8 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         starts: prepared.starts.clone(),
         ends: prepared.ends.clone(),
         budget: AtomicU64::new(u64::MAX),
+        members: AtomicU32::new(if plan.groups > 0 { plan.groups * plan.consumers } else { 0 }),
+        broker_pid: broker_watch.pid,
         ends_at: AtomicU64::new(u64::MAX),
     });
     watcher(Progress::Step(plan.sentence()));
@@ -635,8 +637,12 @@ impl Leader<'_> {
     }
 
     async fn until_ended(&mut self) {
-        let end = tokio::time::Instant::now() + self.brief.plan.drain + END_TIMEOUT;
+        // Producers drain, then whoever reads along.
+        let end = tokio::time::Instant::now() + 2 * self.brief.plan.drain + END_TIMEOUT;
         while self.ended.len() < self.threads {
+            if self.done >= self.threads {
+                self.phase.send_replace(Phase::Drained);
+            }
             tokio::select! {
                 told = self.hears.recv() => match told {
                     Some(told) => self.hear(told),

@@ -205,6 +205,8 @@ pub struct Results {
     /// The same by the name of the error.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_by_code: BTreeMap<String, u64>,
+    /// Records that were due and not sent when the measured time ended; response and publish delay count them with their age then.
+    pub unsent: u64,
     /// Records read.
     pub consumed: u64,
     /// Likewise per second.
