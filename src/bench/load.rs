@@ -325,10 +325,8 @@ async fn prepare(settings: ClientSettings, plan: Plan, own_name: String) -> Resu
 fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Run, BenchError> {
     let started_at = SystemTime::now();
     let settings = client_settings(plan)?;
-    if plan.kind.produces() && !plan.prebuilt {
-        // Wrong settings are better told before anything is made.
-        super::produce::producer_settings(plan)?;
-    }
+    // Wrong settings are better told before anything is made.
+    let plan = &plan.settled()?;
     let tag = fastrand::u32(..);
     let own_name = format!("ringlog-bench-{tag:08x}");
     let threads: Vec<Io> = (0..plan.threads)

@@ -8,11 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fail_if::Condition;
+use super::produce::producer_settings;
 use super::report::WorkloadFacts;
 use super::schedule::{Arrival, Rate};
+use super::target::BenchError;
 use super::units;
 use super::verify::STAMP_BYTES;
 use super::workload::{KEY_BYTES, Workload};
+use crate::client::settings::Acks;
 use crate::config::client_rows::{ClientRole, client_row};
 use crate::protocol::batch::Codec;
 
@@ -102,7 +105,7 @@ pub struct Plan {
     pub replication: i16,
     /// Of a topic that is made.
     pub topic_settings: Vec<(String, String)>,
-    /// Client settings by Kafka's names, stronger than the fields below.
+    /// Client settings by Kafka's names, stronger than the fields below: see [`Plan::settled`].
     pub settings: Vec<(String, String)>,
     /// `all`, `1` or `0`.
     pub acks: String,
@@ -265,7 +268,7 @@ impl Plan {
             return Err("--outstanding 0 would send nothing".to_owned());
         }
         if self.verify == Verify::On
-            && let Some(why) = self.unverifiable()
+            && let Err(why) = self.verifies()
         {
             return Err(format!("--verify is not possible here: {why}"));
         }
@@ -292,8 +295,36 @@ impl Plan {
     pub fn verifies(&self) -> Result<(), String> {
         match self.verify {
             Verify::Off => Err("switched off".to_owned()),
-            Verify::Auto | Verify::On => self.unverifiable().map_or(Ok(()), Err),
+            Verify::Auto | Verify::On => {
+                // Wrong settings are told when they are used.
+                let settled = self.settled();
+                settled.as_ref().unwrap_or(self).unverifiable().map_or(Ok(()), Err)
+            }
         }
+    }
+
+    /// The plan with what its client settings say in the fields they are stronger than, so that a run is what is said of it.
+    /// Errors: the settings are wrong.
+    pub fn settled(&self) -> Result<Self, BenchError> {
+        let mut plan = self.clone();
+        if !self.kind.produces() {
+            return Ok(plan);
+        }
+        let settings = producer_settings(self)?;
+        plan.acks = match settings.acks {
+            Acks::None => "0",
+            Acks::Leader => "1",
+            Acks::All => "all",
+        }
+        .to_owned();
+        plan.batch_size = settings.batch_size as u64;
+        plan.linger = settings.linger;
+        plan.in_flight = u32::try_from(settings.max_in_flight).unwrap_or(u32::MAX);
+        if self.settings.iter().any(|(name, _)| name.starts_with("compression.")) {
+            let level = settings.compression_level.map_or_else(String::new, |level| format!(":{level}"));
+            plan.compression = format!("{}{level}", settings.compression.name());
+        }
+        Ok(plan)
     }
 
     /// Whether the first bytes of records are stamped: to verify them, or to know how old they are.
@@ -465,6 +496,31 @@ mod tests {
         assert!(small.verifies().unwrap_err().contains("stamp"));
         let unasked = Plan { acks: "0".to_owned(), ..Plan::default() };
         assert!(unasked.verifies().unwrap_err().contains("acks=0"));
+    }
+
+    #[test]
+    fn what_is_said_of_a_plan_follows_its_client_settings() {
+        let with = |settings: &[(&str, &str)]| Plan {
+            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..Plan::default()
+        };
+        let unasked = with(&[("acks", "0")]);
+        assert!(unasked.verifies().unwrap_err().contains("acks=0"));
+        assert!(Plan { verify: Verify::On, ..unasked }.check().unwrap_err().contains("--verify"));
+        let words = [
+            ("request.required.acks", "1"),
+            ("batch.size", "99"),
+            ("linger.ms", "7"),
+            ("compression.type", "zstd"),
+            ("compression.zstd.level", "4"),
+            ("max.in.flight.requests.per.connection", "3"),
+        ];
+        let plan = with(&words).settled().unwrap();
+        assert_eq!((plan.acks.as_str(), plan.batch_size, plan.compression.as_str()), ("1", 99, "zstd:4"));
+        assert_eq!((plan.linger, plan.in_flight), (Duration::from_millis(7), 3));
+        let plain = Plan { compression: "lz4:5".to_owned(), ..Plan::default() };
+        assert_eq!(plain.settled().unwrap().compression, "lz4:5");
+        assert!(with(&[("acks", "2")]).settled().is_err());
     }
 
     #[test]
