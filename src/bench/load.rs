@@ -107,15 +107,23 @@ pub fn run(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> R
             units::grouped(rate as u64)
         )));
         plan.rate = Rate::Fixed(rate);
-        plan.slo = None;
     }
+    let slo = plan.slo.take();
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=plan.repeat {
         if plan.repeat > 1 {
             watcher(Progress::Step(format!("repeat {number} of {}", plan.repeat)));
         }
         match once(&plan, cancel, watcher) {
-            Ok(run) => runs.push(run),
+            Ok(mut run) => {
+                if let Some(why) = slo.as_ref().and_then(|slo| slo.broken(&run)) {
+                    run.verdict.valid = false;
+                    run.verdict
+                        .reasons
+                        .insert(0, format!("The rate that was found did not hold when measured: {why}."));
+                }
+                runs.push(run);
+            }
             // What was measured before is kept.
             Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
@@ -199,7 +207,6 @@ fn search_rate(
     cancel: &Cancel,
     watcher: &mut dyn FnMut(Progress),
 ) -> Result<Searched, BenchError> {
-    let slo = plan.slo.clone();
     let mut search = Search::new(SEARCH_START, limit_us, SEARCH_PRECISION);
     let (mut steps, mut last) = (Vec::new(), None);
     while let Some(rate) = search.next_rate() {
@@ -210,7 +217,8 @@ fn search_rate(
             rate: Rate::Fixed(rate),
             slo: None,
             duration: plan.duration.min(TRIAL),
-            warmup: plan.warmup.min(TRIAL_WARMUP),
+            // The first trial must not pay for a broker, or a client, that is cold.
+            warmup: if steps.is_empty() { plan.warmup } else { plan.warmup.min(TRIAL_WARMUP) },
             until_steady: false,
             drain: TRIAL_DRAIN,
             ceilings: false,
@@ -231,29 +239,13 @@ fn search_rate(
             last = last.or(Some(run));
             break;
         }
-        let name = slo.as_ref().and_then(|slo| slo.latency_limit()).map_or("p99", |(name, _)| name);
-        let latency = run.results.response_us.clone().unwrap_or_default();
-        let end_to_end = run.results.end_to_end_us.clone().unwrap_or_default();
-        let latency_us = match name {
-            "p50" => latency.p50 as f64,
-            "p90" => latency.p90 as f64,
-            "p95" => latency.p95 as f64,
-            "p99.9" => latency.p999 as f64,
-            "p99.99" => latency.p9999 as f64,
-            "max" => latency.max as f64,
-            "mean" => latency.mean,
-            "e2e.p50" => end_to_end.p50 as f64,
-            "e2e.p99" => end_to_end.p99 as f64,
-            "e2e.p99.9" => end_to_end.p999 as f64,
-            _ => latency.p99 as f64,
-        };
         let backlog: Vec<f64> =
             run.series.iter().filter(|second| second.measured).map(|second| second.backlog as f64).collect();
         let third = backlog.len().div_ceil(3).max(1);
         let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
         let verdict = search.on_trial(Trial {
             achieved: run.results.records_per_second,
-            latency_us,
+            latency_us: plan.slo.as_ref().and_then(|slo| slo.latency_of(&run)),
             backlog: (
                 mean(&backlog[..third.min(backlog.len())]),
                 mean(&backlog[backlog.len().saturating_sub(third)..]),
@@ -268,7 +260,7 @@ fn search_rate(
         steps.push(SearchPoint {
             rate,
             achieved: run.results.records_per_second,
-            p99_us: latency.p99,
+            p99_us: run.results.response_us.as_ref().map_or(0, |all| all.p99),
             sustained: why.is_empty(),
             why,
         });

@@ -252,6 +252,12 @@ impl Plan {
         {
             return Err(format!("--slo is `{slo}`; write a limit on latency, such as p99<=20ms"));
         }
+        if let Some((name, _)) = self.slo.as_ref().and_then(Condition::latency_limit)
+            && name.starts_with("e2e.")
+            && !self.kind.consumes()
+        {
+            return Err(format!("--slo is on {name}, and bench {} reads nothing; bench mixed does", self.kind.name()));
+        }
         if self.slo.is_some() && !matches!(self.kind, Kind::Produce | Kind::Mixed) {
             return Err(format!("bench {} has no rate to search for", self.kind.name()));
         }
@@ -484,6 +490,7 @@ mod tests {
         refused(|plan| plan.duration = Duration::from_millis(100), "at least 250ms");
         refused(|plan| (plan.rate, plan.slo) = (Rate::Fixed(1.0), "p99<1s".parse().ok()), "--rate at max");
         refused(|plan| plan.slo = "errors>1".parse().ok(), "--slo");
+        refused(|plan| plan.slo = "e2e.p99<=5ms".parse().ok(), "reads nothing");
         refused(|plan| (plan.verify, plan.acks) = (Verify::On, "0".to_owned()), "acks=0");
         refused(|plan| (plan.kind, plan.workload.sizes) = (Kind::EndToEnd, "10".parse().unwrap()), "--size");
         refused(|plan| (plan.prebuilt, plan.rate) = (true, Rate::Fixed(1.0)), "--prebuilt");
