@@ -336,7 +336,11 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         topic: prepared.topic.own.then(|| prepared.topic.name.clone()),
     };
     let software = software(&prepared.broker);
-    let broker_watch = BrokerWatch::find(plan, software, &prepared.broker);
+    let broker_watch = BrokerWatch::find(plan, software, prepared.brokers, &prepared.broker);
+    let short = too_little_room(plan, &broker_watch);
+    if let Some(short) = &short {
+        watcher(Progress::Step(short.clone()));
+    }
     let before = plan.ceilings.then(|| {
         watcher(Progress::Step("measuring what this host can do".to_owned()));
         ceilings::measure(&plan.directory)
@@ -369,6 +373,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
     };
     drop(cleanup);
 
+    led.notes.extend(broker_watch.note.clone().into_iter().chain(short));
     let totals = led.collector.totals(led.window.from, led.window.to, u64::MAX);
     let mut broker = BrokerFacts {
         address: plan.bootstrap.clone(),
@@ -377,6 +382,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         api_fingerprint: prepared.fingerprint.clone(),
         settings: telling(&prepared.broker, &prepared.of_topic),
         pid: broker_watch.pid,
+        process: broker_watch.process.clone(),
         ..BrokerFacts::default()
     };
     add_costs(&mut broker, plan.kind, &led.before, &led.after, &totals);
@@ -399,7 +405,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
             notes: led.notes,
         },
     );
-    run.started_at = rfc3339(started_at);
+    run.started_at = units::rfc3339(started_at);
     run.host = host::facts(&plan.directory);
     run.host.steal_percent = format!("{:.1} %", steal * 100.0);
     let partitions = u32::try_from(prepared.topic.leaders.len()).unwrap_or(u32::MAX);
@@ -415,10 +421,15 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
     Ok(run)
 }
 
-/// `2026-11-30T02:45:44Z`
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
+/// Says so when the disk under the broker's data, where that is here, may be full before the run ends.
+fn too_little_room(plan: &Plan, watch: &BrokerWatch) -> Option<String> {
+    let directory = watch.data_directory()?;
+    let space = rustix::fs::statvfs(directory).ok()?;
+    let (free, needed) = ((space.f_bavail * space.f_frsize) as f64, plan.bytes_at_most());
+    (free < needed).then(|| {
+        let (free, needed) = (units::bytes(free), units::bytes(needed));
+        format!("{free} are free where the broker's data lies, and this run may write {needed}: the disk may fill up.")
+    })
 }
 
 /// Deletes the topic that was made for the run, also when the run fails.

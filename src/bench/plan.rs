@@ -446,6 +446,28 @@ impl Plan {
         }
     }
 
+    /// Bytes of keys and values the run may produce, about; without a bound of its own as many as a fast broker takes.
+    pub fn bytes_at_most(&self) -> f64 {
+        // Written by one broker on the fastest disk this was run on.
+        const BYTES_PER_SECOND: f64 = 700e6;
+        if !self.kind.produces() {
+            return 0.0;
+        }
+        // Warm-up may last three times as long until throughput is level.
+        let seconds =
+            self.duration.as_secs_f64() + self.warmup.as_secs_f64() * if self.until_steady { 3.0 } else { 1.0 };
+        let size = self.workload.sizes.mean();
+        let in_time = match self.rate {
+            Rate::Max => BYTES_PER_SECOND * seconds,
+            Rate::Fixed(rate) => rate * size * seconds,
+            Rate::Ramp(from, to) => from.max(to) * size * seconds,
+        };
+        match self.records {
+            Some(records) if self.warmup.is_zero() => in_time.min(records as f64 * size),
+            _ => in_time,
+        }
+    }
+
     /// The plan in a line, for the log of what happens.
     pub fn sentence(&self) -> String {
         let rate = match self.rate {
@@ -494,6 +516,15 @@ mod tests {
         refused(|plan| (plan.verify, plan.acks) = (Verify::On, "0".to_owned()), "acks=0");
         refused(|plan| (plan.kind, plan.workload.sizes) = (Kind::EndToEnd, "10".parse().unwrap()), "--size");
         refused(|plan| (plan.prebuilt, plan.rate) = (true, Rate::Fixed(1.0)), "--prebuilt");
+    }
+
+    #[test]
+    fn what_a_run_may_write_is_known_before_it_begins() {
+        let plan = Plan { rate: Rate::Fixed(1000.0), warmup: Duration::from_secs(10), ..Plan::default() };
+        assert_eq!(plan.bytes_at_most(), 1000.0 * 1024.0 * 90.0);
+        let counted = Plan { records: Some(500), warmup: Duration::ZERO, ..Plan::default() };
+        assert_eq!(counted.bytes_at_most(), 500.0 * 1024.0);
+        assert_eq!(Plan { kind: Kind::Consume, ..Plan::default() }.bytes_at_most(), 0.0);
     }
 
     #[test]

@@ -303,6 +303,9 @@ pub struct BrokerFacts {
     /// Its process on this host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The name of that process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Processor seconds in user mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_user_seconds: Option<f64>,
