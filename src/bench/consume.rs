@@ -102,10 +102,10 @@ async fn read(
     while !reader.is_idle() {
         let began = clock.now();
         let mut tally = Tally::new(&station, clock);
-        let bytes = reader.fetch(&cluster.network, |met| {
-            if let Met::Record(_, _, key, value) = met {
-                tally.on_record(key, value);
-            }
+        let bytes = reader.fetch(&cluster.network, |met| match met {
+            Met::Record(_, _, key, value) => tally.on_record(key, value),
+            Met::Damaged(_, first, last) => tally.on_damaged(last.saturating_sub(first).saturating_add(1)),
+            Met::Deleted(..) => {}
         });
         let bytes = bytes.await?;
         let over = tally.over;
@@ -171,9 +171,19 @@ struct Tally<'a> {
     over: bool,
 }
 
+/// Records a damaged batch is taken for at most: its count is of the damaged bytes, too.
+const DAMAGED_RECORDS_MAX: i64 = 1_000_000;
+
 impl<'a> Tally<'a> {
     fn new(station: &'a Station, clock: Clock) -> Self {
         Self { station, clock, now: 0, over: false }
+    }
+
+    fn on_damaged(&mut self, records: i64) {
+        let records = records.clamp(1, DAMAGED_RECORDS_MAX).cast_unsigned();
+        let mut sheet = self.station.sheet();
+        sheet.recorder.on_damaged(self.clock.now(), records);
+        sheet.on_error("damaged batch", records);
     }
 
     fn on_record(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
@@ -187,14 +197,17 @@ impl<'a> Tally<'a> {
         }
         let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
         let intended = value.and_then(Stamp::time_of);
-        // Records that lay there before the run have no latency, only an age.
-        let age = intended
-            .filter(|ns| *ns >= self.clock.host_ns(0))
-            .map(|ns| self.now.saturating_sub(self.clock.at_host_ns(ns)));
+        let age = intended.and_then(|ns| age(self.clock, self.now, ns));
         let mut sheet = self.station.sheet();
         sheet.recorder.on_consumed(self.now, bytes as u64, age);
         sheet.last_us = sheet.last_us.max(self.now);
     }
+}
+
+/// How old a record is that was meant to be sent at `ns` of the host's clock. Records that lay there before the run have no latency,
+/// only an age; nor have those that were stamped before the host was started anew, whose clock then stood where ours will be.
+fn age(clock: Clock, now: u64, ns: u64) -> Option<u64> {
+    (clock.host_ns(0)..=clock.host_ns(now)).contains(&ns).then(|| now.saturating_sub(clock.at_host_ns(ns)))
 }
 
 /// Reads as a member of a group.
@@ -229,7 +242,7 @@ async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), Ben
         for record in batches.iter().flat_map(|batch| batch.iter()) {
             match record {
                 Ok(record) => tally.on_record(record.key, record.value),
-                Err(_) => station.sheet().on_error("damaged batch", 1),
+                Err(_) => tally.on_damaged(1),
             }
         }
         if tally.over {
@@ -275,4 +288,19 @@ fn has_read_all(consumer: &Consumer, ends: &[i64]) -> bool {
             let position = consumer.known_position(partition).map(|offset| offset.value());
             end.is_some_and(|end| position.is_some_and(|position| position >= *end))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_stamped_within_the_run_has_a_latency() {
+        let clock = Clock::start();
+        let stamped = |at: i64| clock.host_ns(0).saturating_add_signed(at);
+        assert_eq!(age(clock, 5000, stamped(2_000_000)), Some(3000));
+        assert_eq!(age(clock, 5000, stamped(5_000_000)), Some(0));
+        assert_eq!(age(clock, 5000, stamped(-1_000_000)), None);
+        assert_eq!(age(clock, 5000, stamped(60_000_000_000)), None);
+    }
 }
