@@ -17,7 +17,7 @@ use super::bench_args::{
     TopicArgs, What,
 };
 use super::bench_show::{Shown, write_table};
-use super::{EXIT_INTERRUPTED, Failure, problems};
+use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure, problems};
 use crate::bench::load::{self, Cancel};
 use crate::bench::omb::{self, OmbWorkload};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
@@ -28,9 +28,6 @@ use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::bench::{csv, html, units};
 use crate::client::ClientError;
 use crate::compare::targets::quoted;
-
-/// The run went to its end and does not count: it lost records, the host changed, or a --fail-if condition held.
-pub(super) const EXIT_VERDICT: u8 = 6;
 
 /// Runs what the arguments ask for.
 pub(super) fn run(args: BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
