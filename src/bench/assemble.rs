@@ -1,7 +1,7 @@
 //! From what was found to the report of it: seconds to totals, totals to percentiles, findings to a verdict.
 //!
-//! Pure. Owns the rules of the verdict. Always true: a lossy run is not valid; neither is one during which the host changed, or
-//! that measured nothing; every rule that was broken is said in a sentence.
+//! Pure. Owns the rules of the verdict. Always true: a lossy run is not valid; neither is one that was to be verified and could
+//! not be, during which the host changed, or that measured nothing; every rule that was broken is said in a sentence.
 
 use hdrhistogram::Histogram;
 
@@ -21,6 +21,8 @@ pub const DRIFT_MAX: f64 = 0.15;
 const BUSY_MAX: f64 = 0.85;
 /// The generator is late when one record in a hundred is by more than this.
 const SLIP_MAX_US: u64 = 10_000;
+/// Share of unsent records that is worth saying.
+const UNSENT_TOLD: f64 = 0.001;
 /// Share of failed records above which a headline is no headline.
 const ERRORS_MAX: f64 = 0.001;
 /// Share of processor time taken away by a hypervisor that is worth saying.
@@ -49,6 +51,8 @@ pub struct Found {
     pub steady: Option<bool>,
     /// Ctrl-C ended it.
     pub interrupted: bool,
+    /// Somebody asked for its end, before measuring or reading back was over.
+    pub cancelled: bool,
     /// By name.
     pub errors: std::collections::BTreeMap<String, u64>,
     /// The ledger's verdict.
@@ -91,6 +95,7 @@ pub fn assemble(plan: &Plan, found: Found) -> Run {
         offered_per_second: offered(plan, window, ramp_us),
         errors: totals.errors,
         errors_by_code: found.errors.clone(),
+        unsent: totals.unsent,
         consumed: totals.consumed,
         consumed_per_second: per_second(totals.consumed as f64),
         consumed_bytes_per_second: per_second(totals.consumed_bytes as f64),
@@ -265,6 +270,12 @@ fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> 
     if lossy {
         reasons.push(format!("Lossy: {}.", found.verification.sentence()));
     }
+    let unverified = was_not_verified(plan, found);
+    reasons.extend(unverified.clone());
+    if found.verification.is_partial() && unverified.is_none() {
+        reasons.push(format!("Partly verified: {}.", found.verification.sentence()));
+    }
+    reasons.extend(found.verification.accepted().map(|accepted| format!("At least once: {accepted}.")));
     let drift = found.ceilings.as_ref().map_or(0.0, |ceilings| ceilings.drift);
     let ceiling_drift = drift > DRIFT_MAX;
     if ceiling_drift {
@@ -277,12 +288,23 @@ fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> 
     let is_client_bound = !bound.is_empty();
     reasons.extend(bound);
     let done = totals.acked + totals.consumed + totals.requests;
-    let too_many_errors = totals.errors as f64 > ERRORS_MAX * (totals.acked + totals.errors).max(1) as f64;
+    let tried = totals.errors + if plan.kind == Kind::Consume { totals.consumed } else { totals.acked };
+    let too_many_errors = totals.errors as f64 > ERRORS_MAX * tried.max(1) as f64;
     if too_many_errors {
+        reasons.push(format!("{} of {} records failed.", units::grouped(totals.errors), units::grouped(tried)));
+    }
+    if totals.unsent as f64 > UNSENT_TOLD * done as f64 {
         reasons.push(format!(
-            "{} of {} records failed.",
-            units::grouped(totals.errors),
-            units::grouped(totals.acked + totals.errors)
+            "{} were due and could not be sent before the end; they count with the time they had waited by then.",
+            units::grouped(totals.unsent)
+        ));
+    }
+    let all = found.collector.totals(0, u64::MAX, u64::MAX);
+    let readable = all.acked * u64::from(plan.groups.max(1));
+    if plan.kind.produces() && plan.kind.consumes() && all.consumed < readable {
+        reasons.push(format!(
+            "{} acknowledged records were not read before the end: end-to-end latency is without them.",
+            units::grouped(readable - all.consumed)
         ));
     }
     if done == 0 {
@@ -314,14 +336,23 @@ fn verdict(plan: &Plan, found: &Found, totals: &Interval, results: &Results) -> 
         lossy,
         steady: found.steady,
         interrupted: found.interrupted,
-        valid: !lossy && !ceiling_drift && !too_many_errors && done > 0,
+        valid: !lossy && unverified.is_none() && !ceiling_drift && !too_many_errors && done > 0,
         reasons,
     }
+}
+
+/// Says so when nothing was verified of what was to be: everything may be gone. Whoever called the run off knows why.
+fn was_not_verified(plan: &Plan, found: &Found) -> Option<String> {
+    let verification = &found.verification;
+    let nothing = !verification.enabled || verification.is_partial() && verification.checked == 0;
+    (plan.verifies().is_ok() && nothing && !found.cancelled)
+        .then(|| format!("Not verified, as it was to be: {}.", verification.sentence()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::plan::Verify;
     use crate::bench::recorder::Recorder;
 
     fn found(fill: impl FnOnce(&mut Recorder)) -> Found {
@@ -335,7 +366,8 @@ mod tests {
             steady: None,
             interrupted: false,
             errors: Default::default(),
-            verification: Verification::default(),
+            cancelled: false,
+            verification: Verification { enabled: true, ..Verification::default() },
             ceilings: None,
             broker: BrokerFacts::default(),
             generator: GeneratorFacts::default(),
@@ -369,6 +401,23 @@ mod tests {
         found.verification = Verification { enabled: true, checked: 10, lost: 1, ..Verification::default() };
         let verdict = assemble(&Plan::default(), found).verdict;
         assert!(verdict.lossy && !verdict.valid && verdict.reasons[0].contains("1 LOST"));
+    }
+
+    #[test]
+    fn a_run_that_was_to_be_verified_and_was_not_is_not_valid() {
+        let plan = |verify| Plan { verify, ..Plan::default() };
+        let verdict = |verify, cancelled| {
+            let verification = Verification::skipped("reading back failed");
+            assemble(&plan(verify), Found { verification, cancelled, ..found(level) }).verdict
+        };
+        let unverified = verdict(Verify::On, false);
+        assert!(!unverified.valid && unverified.reasons[0].contains("reading back failed"), "{unverified:?}");
+        assert!(verdict(Verify::On, true).valid && verdict(Verify::Off, false).valid);
+        let deleted = Verification { enabled: true, deleted: 5, ..Verification::default() };
+        let of = |checked| Found { verification: Verification { checked, ..deleted.clone() }, ..found(level) };
+        assert!(!assemble(&Plan::default(), of(0)).verdict.valid);
+        let partly = assemble(&Plan::default(), of(5)).verdict;
+        assert!(partly.valid && partly.reasons[0].starts_with("Partly verified"), "{partly:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::ack_class::Described;
@@ -38,11 +38,36 @@ const STAGED_APIS: [&str; 2] = ["Produce", "Fetch"];
 /// Counters of a metrics page: by name, then by their labels as they are written there.
 type Counters = BTreeMap<String, BTreeMap<String, f64>>;
 
+/// Programs that listen for a broker elsewhere, as the kernel cuts their names: their costs are not the broker's.
+const FORWARDERS: &[&str] = &[
+    "com.docker.back",
+    "docker-proxy",
+    "envoy",
+    "gvproxy",
+    "haproxy",
+    "kubectl",
+    "ncat",
+    "nginx",
+    "pasta",
+    "passt",
+    "rootlessport",
+    "slirp4netns",
+    "socat",
+    "ssh",
+    "sshd",
+    "sshd-session",
+    "traefik",
+];
+
 /// Where to look.
 #[derive(Clone, Debug, Default)]
 pub struct BrokerWatch {
     /// The process, when it runs here.
     pub pid: Option<u32>,
+    /// Its name.
+    pub process: Option<String>,
+    /// Why there is none though one listens here.
+    pub note: Option<String>,
     /// A directory on the device under its data.
     directory: Option<PathBuf>,
     /// Of the metrics page.
@@ -62,19 +87,32 @@ pub struct Look {
 }
 
 impl BrokerWatch {
-    /// Finds the broker of the plan: by the given process, or by its port when the address is this host's.
-    pub fn find(plan: &Plan, software: &str, broker: &Described) -> Self {
+    /// Finds the broker of the plan: by the given process, or by its port when the address is this host's and the cluster is that
+    /// one broker.
+    pub fn find(plan: &Plan, software: &str, brokers: u32, broker: &Described) -> Self {
         let first = plan.bootstrap.split(',').next().and_then(|text| HostPort::parse(text).ok());
         let here = first.filter(|address| process::is_this_host(&address.host));
-        let pid = plan.pid.or_else(|| process::listener(here.as_ref()?.port)).filter(|pid| *pid != std::process::id());
+        let named = |pid| (pid, process::name(pid).unwrap_or_default());
+        let listener = here.as_ref().and_then(|address| process::listener(address.port)).map(named);
+        let (chosen, note) = match choose(plan.pid.map(named), brokers, listener) {
+            Ok(chosen) => (chosen, None),
+            Err(why) => (None, Some(why)),
+        };
+        let (pid, process) = chosen.unzip();
         let log_dirs = broker.get("log.dirs").or_else(|| broker.get("log.dir"));
         let directory = log_dirs.and_then(|dirs| dirs.split(',').next()).map(|dir| PathBuf::from(dir.trim()));
         // A relative directory is relative to the broker's own.
         let directory = directory
             .map(|dir| pid.map_or_else(|| dir.clone(), |pid| PathBuf::from(format!("/proc/{pid}/cwd")).join(&dir)));
-        let asked = || broker.get("admin.listener").filter(|listener| *listener != "off" && here.is_some()).cloned();
+        let one_here = here.is_some() && brokers == 1;
+        let asked = || broker.get("admin.listener").filter(|listener| *listener != "off" && one_here).cloned();
         let admin = plan.admin.clone().or_else(|| asked().filter(|_| software == "ringlog"));
-        Self { pid, directory: directory.filter(|dir| pid.is_some() && dir.exists()), admin }
+        Self { pid, process, note, directory: directory.filter(|dir| pid.is_some() && dir.exists()), admin }
+    }
+
+    /// Where its data lies on this host, as far as that is known.
+    pub fn data_directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
     }
 
     /// Looks now. `thorough` also reads the metrics page, which costs the broker a millisecond or two.
@@ -92,6 +130,28 @@ impl BrokerWatch {
             counters,
         }
     }
+}
+
+/// A process and its name.
+type Named = (u32, String);
+
+/// The process whose costs are the broker's: the given one, or the one that listens here. Errors: a sentence that says why the one that
+/// listens is not it.
+fn choose(given: Option<Named>, brokers: u32, listener: Option<Named>) -> Result<Option<Named>, String> {
+    if given.is_some() {
+        return Ok(given);
+    }
+    let Some((pid, name)) = listener.filter(|(pid, _)| *pid != std::process::id()) else { return Ok(None) };
+    if FORWARDERS.contains(&name.as_str()) {
+        return Err(format!(
+            "Whoever listens here is {name}, not the broker: what the broker paid is not known. Give --pid."
+        ));
+    }
+    if brokers != 1 {
+        let why = "what one of them paid is not what the load cost";
+        return Err(format!("There are {brokers} brokers, and {why}: it is left out. Give --pid for one process."));
+    }
+    Ok(Some((pid, name)))
 }
 
 /// One GET of `/public_metrics`, whose size does not grow with the number of topics.
@@ -282,6 +342,20 @@ mod tests {
         let generator = generator(Kind::Produce, 2, &before, &after, &totals);
         assert_eq!(generator.cpu_ms_per_mb, 5.0);
         assert!((generator.busy_share - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn only_the_one_broker_that_listens_here_or_the_process_given_is_watched() {
+        let named = |pid, name: &str| Some((pid, name.to_owned()));
+        assert_eq!(choose(None, 1, named(7, "java")), Ok(named(7, "java")));
+        assert_eq!(choose(named(9, "ssh"), 3, named(7, "java")), Ok(named(9, "ssh")));
+        assert_eq!(choose(None, 1, None), Ok(None));
+        assert_eq!(choose(None, 1, named(std::process::id(), "ringlog")), Ok(None));
+        assert!(choose(None, 3, named(7, "java")).unwrap_err().contains("3 brokers"));
+        for forwarder in ["ssh", "kubectl", "docker-proxy", "socat", "haproxy"] {
+            assert!(choose(None, 1, named(7, forwarder)).unwrap_err().contains(forwarder));
+        }
+        assert!(FORWARDERS.iter().all(|name| name.len() <= 15), "the kernel's names are no longer");
     }
 
     #[test]

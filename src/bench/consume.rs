@@ -1,10 +1,13 @@
 //! Reads records while measuring: what lies in a topic, or what is being produced into it.
 //!
 //! Shell; tasks on a client thread. Owns the reading loops: plain fetches of assigned partitions, or a consumer group. Always
-//! true: a record's age is counted from the time it was meant to be sent, on the clock all processes of this host share.
+//! true: a record's age is counted from the time it was meant to be sent, on the clock all processes of this host share; whoever
+//! reads along goes on until the producers have drained, and then to where the partitions end, no longer than the plan's drain:
+//! to leave earlier would hide the slowest records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::spawn_local;
@@ -18,16 +21,12 @@ use super::verify::Stamp;
 use crate::client::{Consumer, ConsumerError, ConsumerSettings, Io, Settings as _};
 use crate::config::client_rows::ClientRole;
 
-/// After the stop, readers go on until nothing came for two fetches, but no longer than this.
-const TAIL: Duration = Duration::from_secs(10);
 /// How long a group may take to deal out its partitions.
 const JOIN: Duration = Duration::from_secs(30);
 /// How long a member waits for records at a time.
 const POLL: Duration = Duration::from_millis(300);
 /// How long a member may take to leave.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Empty fetches that end the tail.
-const TAIL_EMPTY: u32 = 2;
 
 /// The settings of the plan's consumers.
 pub(crate) fn consumer_settings(plan: &Plan, group: Option<&str>) -> Result<ConsumerSettings, BenchError> {
@@ -99,15 +98,14 @@ async fn read(
     clock: Clock,
 ) -> Result<(), BenchError> {
     let catching_up = station.brief.plan.kind == Kind::Consume;
-    let mut stopped_at = None;
-    let mut empty = 0;
+    let mut tail: Option<Tail> = None;
     while !reader.is_idle() {
         let began = clock.now();
         let mut tally = Tally::new(&station, clock);
-        let bytes = reader.fetch(&cluster.network, |met| {
-            if let Met::Record(_, _, key, value) = met {
-                tally.on_record(key, value);
-            }
+        let bytes = reader.fetch(&cluster.network, |met| match met {
+            Met::Record(_, _, key, value) => tally.on_record(key, value),
+            Met::Damaged(_, first, last) => tally.on_damaged(last.saturating_sub(first).saturating_add(1)),
+            Met::Deleted(..) => {}
         });
         let bytes = bytes.await?;
         let over = tally.over;
@@ -117,19 +115,43 @@ async fn read(
         if catching_up {
             leave_what_was_read(&station, &mut reader);
         }
-        empty = if bytes == 0 { empty + 1 } else { 0 };
-        if station.is_stopping() {
-            let since = *stopped_at.get_or_insert_with(|| clock.now());
-            let long = clock.now() - since > u64::try_from(TAIL.as_micros()).unwrap_or(u64::MAX);
-            if catching_up || long || empty >= TAIL_EMPTY {
+        if catching_up && (over || station.is_stopping()) {
+            break;
+        }
+        if let Some(tail) = &mut tail {
+            let at_end = |(partition, position): (u32, i64)| {
+                tail.ends.get(partition as usize).is_none_or(|end| position >= *end)
+            };
+            let read_all = reader.positions().all(at_end);
+            if tail.is_over(read_all) {
                 break;
             }
-        }
-        if over && catching_up {
-            break;
+        } else if station.is_drained() {
+            tail = Some(Tail::begin(&station, &cluster).await?);
         }
     }
     Ok(())
+}
+
+/// What is left to read once the producers have drained.
+struct Tail {
+    ends: Vec<i64>,
+    until: tokio::time::Instant,
+    read_all: bool,
+}
+
+impl Tail {
+    async fn begin(station: &Station, cluster: &Cluster) -> Result<Self, BenchError> {
+        const LATEST: i64 = -1;
+        let until = tokio::time::Instant::now() + station.brief.plan.drain;
+        Ok(Self { ends: cluster.offsets(&station.brief.topic, LATEST).await?, until, read_all: false })
+    }
+
+    /// To be asked after each fetch. All was read only after one more of them: what was acknowledged before its followers had it is
+    /// behind the end that is told to readers.
+    fn is_over(&mut self, read_all: bool) -> bool {
+        std::mem::replace(&mut self.read_all, read_all) && read_all || tokio::time::Instant::now() > self.until
+    }
 }
 
 /// `consume` ends where the topic ended when it began.
@@ -149,9 +171,19 @@ struct Tally<'a> {
     over: bool,
 }
 
+/// Records a damaged batch is taken for at most: its count is of the damaged bytes, too.
+const DAMAGED_RECORDS_MAX: i64 = 1_000_000;
+
 impl<'a> Tally<'a> {
     fn new(station: &'a Station, clock: Clock) -> Self {
         Self { station, clock, now: 0, over: false }
+    }
+
+    fn on_damaged(&mut self, records: i64) {
+        let records = records.clamp(1, DAMAGED_RECORDS_MAX).cast_unsigned();
+        let mut sheet = self.station.sheet();
+        sheet.recorder.on_damaged(self.clock.now(), records);
+        sheet.on_error("damaged batch", records);
     }
 
     fn on_record(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
@@ -165,14 +197,17 @@ impl<'a> Tally<'a> {
         }
         let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
         let intended = value.and_then(Stamp::time_of);
-        // Records that lay there before the run have no latency, only an age.
-        let age = intended
-            .filter(|ns| *ns >= self.clock.host_ns(0))
-            .map(|ns| self.now.saturating_sub(self.clock.at_host_ns(ns)));
+        let age = intended.and_then(|ns| age(self.clock, self.now, ns));
         let mut sheet = self.station.sheet();
         sheet.recorder.on_consumed(self.now, bytes as u64, age);
         sheet.last_us = sheet.last_us.max(self.now);
     }
+}
+
+/// How old a record is that was meant to be sent at `ns` of the host's clock. Records that lay there before the run have no latency,
+/// only an age; nor have those that were stamped before the host was started anew, whose clock then stood where ours will be.
+fn age(clock: Clock, now: u64, ns: u64) -> Option<u64> {
+    (clock.host_ns(0)..=clock.host_ns(now)).contains(&ns).then(|| now.saturating_sub(clock.at_host_ns(ns)))
 }
 
 /// Reads as a member of a group.
@@ -181,6 +216,7 @@ async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), Ben
     let plan = &brief.plan;
     let group = format!("ringlog-bench-{:08x}-{}", brief.run, number / plan.consumers);
     let topic = |error: ConsumerError| BenchError::Topic { topic: brief.topic.name.clone(), why: error.to_string() };
+    let mut membership = Some(Membership(station));
     let mut consumer = Consumer::on(io, consumer_settings(plan, Some(&group))?);
     consumer.subscribe([&brief.topic.name]).map_err(topic)?;
     // Ready means dealt out: a rebalance is not what is measured. A member of a group larger than the topic gets nothing.
@@ -192,7 +228,7 @@ async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), Ben
     station.tell(Told::Ready);
     let Some(clock) = station.started().await else { return Ok(()) };
     let catching_up = plan.kind == Kind::Consume;
-    let (mut stopped_at, mut empty) = (None, 0);
+    let mut tail: Option<Tail> = None;
     loop {
         let batches = if early.is_empty() {
             tokio::select! {
@@ -206,29 +242,44 @@ async fn grouped(station: &Arc<Station>, io: &Io, number: u32) -> Result<(), Ben
         for record in batches.iter().flat_map(|batch| batch.iter()) {
             match record {
                 Ok(record) => tally.on_record(record.key, record.value),
-                Err(_) => station.sheet().on_error("damaged batch", 1),
+                Err(_) => tally.on_damaged(1),
             }
         }
         if tally.over {
             break;
         }
-        empty = if batches.is_empty() { empty + 1 } else { 0 };
         if catching_up && has_read_all(&consumer, &brief.ends) {
             break;
         }
-        if station.is_stopping() {
-            let since = *stopped_at.get_or_insert_with(|| clock.now());
-            let long = clock.now() - since > u64::try_from(TAIL.as_micros()).unwrap_or(u64::MAX);
-            if long || empty >= TAIL_EMPTY {
+        if let Some(tail) = &mut tail {
+            // A member of a group larger than the topic has nothing to read.
+            let read_all = consumer.assignment().is_empty() || has_read_all(&consumer, &tail.ends);
+            if tail.is_over(read_all) {
+                membership = None;
+            }
+            let alone = brief.members.load(Ordering::Relaxed) == 0;
+            if membership.is_none() && (alone || tokio::time::Instant::now() > tail.until) {
                 break;
             }
+        } else if station.is_drained() {
+            tail = Some(Tail::begin(station, &Cluster::connect(client_settings(plan)?).await?).await?);
         }
     }
+    drop(membership);
     consumer.close(CLOSE).await;
     Ok(())
 }
 
-/// Whether a member stands at or past where each of its partitions ended when the run began.
+/// A member that has not read to the end.
+struct Membership<'a>(&'a Station);
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        self.0.brief.members.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a member stands at or past where each of its partitions ended.
 fn has_read_all(consumer: &Consumer, ends: &[i64]) -> bool {
     let assignment = consumer.assignment();
     !assignment.is_empty()
@@ -237,4 +288,19 @@ fn has_read_all(consumer: &Consumer, ends: &[i64]) -> bool {
             let position = consumer.known_position(partition).map(|offset| offset.value());
             end.is_some_and(|end| position.is_some_and(|position| position >= *end))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_stamped_within_the_run_has_a_latency() {
+        let clock = Clock::start();
+        let stamped = |at: i64| clock.host_ns(0).saturating_add_signed(at);
+        assert_eq!(age(clock, 5000, stamped(2_000_000)), Some(3000));
+        assert_eq!(age(clock, 5000, stamped(5_000_000)), Some(0));
+        assert_eq!(age(clock, 5000, stamped(-1_000_000)), None);
+        assert_eq!(age(clock, 5000, stamped(60_000_000_000)), None);
+    }
 }

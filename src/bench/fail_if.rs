@@ -103,6 +103,10 @@ fn comparison(text: &str) -> Result<Comparison, String> {
         Unit::Count => units::parse_count(value)?,
         Unit::Plain => value.parse().map_err(|_| format!("`{value}` is no number"))?,
     };
+    // Nothing is more or less than "not a number", so that such a condition never fails a run.
+    if !value.is_finite() {
+        return Err(format!("`{text}` needs a finite number"));
+    }
     Ok(Comparison { text: text.to_owned(), metric, operator, value })
 }
 
@@ -151,10 +155,25 @@ impl Condition {
 
     /// Of a limit such as `p99<=10ms`: the percentile's name and its microseconds. `None` for anything else.
     pub fn latency_limit(&self) -> Option<(&'static str, f64)> {
+        let limit = self.limit()?;
+        Some((METRICS[limit.metric].0, limit.value))
+    }
+
+    /// What such a limit is on, in `run`; `None` when it was not measured.
+    pub fn latency_of(&self, run: &Run) -> Option<f64> {
+        METRICS[self.limit()?.metric].2(run)
+    }
+
+    /// What was found instead of what must hold; `None` when it holds.
+    pub fn broken(&self, run: &Run) -> Option<String> {
+        let found = || self.0.iter().map(|comparison| comparison.found(run)).collect::<Vec<_>>().join("; ");
+        (!self.holds(run)).then(found)
+    }
+
+    fn limit(&self) -> Option<&Comparison> {
         match &self.0[..] {
             [one] if matches!(one.operator, Operator::Less | Operator::LessOrEqual) => {
-                let (name, unit, _) = METRICS[one.metric];
-                (unit == Unit::Micros).then_some((name, one.value))
+                (METRICS[one.metric].1 == Unit::Micros).then_some(one)
             }
             _ => None,
         }
@@ -206,6 +225,8 @@ mod tests {
             ("p99>20", "unit"),
             ("p99>fast", "no time"),
             ("records/s<lots", "no count"),
+            ("cpu-ms/mb>NaN", "finite"),
+            ("cpu-ms/mb>inf", "finite"),
         ] {
             let why = text.parse::<Condition>().unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
@@ -218,5 +239,11 @@ mod tests {
         assert_eq!(limit("p99<=10ms"), Some(("p99", 10_000.0)));
         assert_eq!(limit("p99>10ms"), None);
         assert_eq!(limit("records/s<10"), None);
+        let limit: Condition = "p99<=10ms".parse().unwrap();
+        assert_eq!(limit.latency_of(&run(7, 1.0)), Some(7.0));
+        assert_eq!(limit.broken(&run(7, 1.0)), None);
+        assert_eq!(limit.broken(&run(12_000, 1.0)), Some("p99<=10ms: p99 is 12.0 ms".to_owned()));
+        let elsewhere: Condition = "e2e.p99<=10ms".parse().unwrap();
+        assert_eq!(elsewhere.latency_of(&run(7, 1.0)), None);
     }
 }

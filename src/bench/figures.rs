@@ -507,15 +507,16 @@ fn costs(runs: &[Run]) -> Option<Figure> {
     for run in runs {
         let broker = &run.broker;
         if let Some(per_mb) = broker.cpu_ms_per_mb {
+            let whose = broker.process.as_ref().map_or_else(|| "broker".to_owned(), |name| format!("broker ({name})"));
             rows.push(Bar {
-                name: prefixed(run, runs.len(), "broker"),
+                name: prefixed(run, runs.len(), &whose),
                 value: per_mb,
                 text: format!("{} ms/MB", units::digits(per_mb)),
                 style: 0,
             });
             let number = |value: Option<f64>| value.map_or_else(dash, units::digits);
             table.row(vec![
-                prefixed(run, runs.len(), "broker"),
+                prefixed(run, runs.len(), &whose),
                 units::digits(per_mb),
                 number(broker.cpu_us_per_request),
                 number(broker.cpu_ms_per_1000_records),

@@ -154,6 +154,8 @@ fn badges(out: &mut String, run: &Run) {
     let mut list = vec![if verdict.valid { ("good", "valid".to_owned()) } else { ("bad", "not valid".to_owned()) }];
     if verdict.lossy {
         list.push(("bad", "lossy".to_owned()));
+    } else if run.verification.is_partial() {
+        list.push(("warn", "partly verified".to_owned()));
     } else if run.verification.enabled {
         list.push(("good", "verified: nothing lost".to_owned()));
     } else {

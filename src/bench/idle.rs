@@ -40,8 +40,7 @@ async fn idle(station: &Arc<Station>) -> Result<(), BenchError> {
     let mut tasks = Vec::new();
     // The first one tells whether the broker is there at all.
     open(&address).await?;
-    let pid = super::process::listener(address.port);
-    let memory = || pid.and_then(super::process::process).map(|process| process.rss_bytes);
+    let memory = || station.brief.broker_pid.and_then(super::process::process).map(|process| process.rss_bytes);
     let before = memory();
     for number in &numbers {
         let (station, address, opening, opened) =
@@ -94,7 +93,7 @@ async fn converse(station: &Station, clock: Clock, number: u32, mut wire: Option
         let intended = schedule.next_at();
         tokio::select! {
             woken = timer.until(intended) => if woken.is_err() { return },
-            () = station.stopped() => return,
+            () = station.stopped() => return station.charge_unsent(&mut schedule),
         }
         schedule.advance();
         let began = clock.now();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
@@ -16,6 +16,7 @@ use super::assemble::{Found, Window, assemble};
 use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
+use super::produce::producer_settings;
 use super::recorder::Collector;
 use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
@@ -106,15 +107,23 @@ pub fn run(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> R
             units::grouped(rate as u64)
         )));
         plan.rate = Rate::Fixed(rate);
-        plan.slo = None;
     }
+    let slo = plan.slo.take();
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=plan.repeat {
         if plan.repeat > 1 {
             watcher(Progress::Step(format!("repeat {number} of {}", plan.repeat)));
         }
         match once(&plan, cancel, watcher) {
-            Ok(run) => runs.push(run),
+            Ok(mut run) => {
+                if let Some(why) = slo.as_ref().and_then(|slo| slo.broken(&run)) {
+                    run.verdict.valid = false;
+                    run.verdict
+                        .reasons
+                        .insert(0, format!("The rate that was found did not hold when measured: {why}."));
+                }
+                runs.push(run);
+            }
             // What was measured before is kept.
             Err(error) if runs.is_empty() => return Err(error),
             Err(error) => {
@@ -198,7 +207,6 @@ fn search_rate(
     cancel: &Cancel,
     watcher: &mut dyn FnMut(Progress),
 ) -> Result<Searched, BenchError> {
-    let slo = plan.slo.clone();
     let mut search = Search::new(SEARCH_START, limit_us, SEARCH_PRECISION);
     let (mut steps, mut last) = (Vec::new(), None);
     while let Some(rate) = search.next_rate() {
@@ -209,7 +217,8 @@ fn search_rate(
             rate: Rate::Fixed(rate),
             slo: None,
             duration: plan.duration.min(TRIAL),
-            warmup: plan.warmup.min(TRIAL_WARMUP),
+            // The first trial must not pay for a broker, or a client, that is cold.
+            warmup: if steps.is_empty() { plan.warmup } else { plan.warmup.min(TRIAL_WARMUP) },
             until_steady: false,
             drain: TRIAL_DRAIN,
             ceilings: false,
@@ -230,29 +239,13 @@ fn search_rate(
             last = last.or(Some(run));
             break;
         }
-        let name = slo.as_ref().and_then(|slo| slo.latency_limit()).map_or("p99", |(name, _)| name);
-        let latency = run.results.response_us.clone().unwrap_or_default();
-        let end_to_end = run.results.end_to_end_us.clone().unwrap_or_default();
-        let latency_us = match name {
-            "p50" => latency.p50 as f64,
-            "p90" => latency.p90 as f64,
-            "p95" => latency.p95 as f64,
-            "p99.9" => latency.p999 as f64,
-            "p99.99" => latency.p9999 as f64,
-            "max" => latency.max as f64,
-            "mean" => latency.mean,
-            "e2e.p50" => end_to_end.p50 as f64,
-            "e2e.p99" => end_to_end.p99 as f64,
-            "e2e.p99.9" => end_to_end.p999 as f64,
-            _ => latency.p99 as f64,
-        };
         let backlog: Vec<f64> =
             run.series.iter().filter(|second| second.measured).map(|second| second.backlog as f64).collect();
         let third = backlog.len().div_ceil(3).max(1);
         let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
         let verdict = search.on_trial(Trial {
             achieved: run.results.records_per_second,
-            latency_us,
+            latency_us: plan.slo.as_ref().and_then(|slo| slo.latency_of(&run)),
             backlog: (
                 mean(&backlog[..third.min(backlog.len())]),
                 mean(&backlog[backlog.len().saturating_sub(third)..]),
@@ -267,7 +260,7 @@ fn search_rate(
         steps.push(SearchPoint {
             rate,
             achieved: run.results.records_per_second,
-            p99_us: latency.p99,
+            p99_us: run.results.response_us.as_ref().map_or(0, |all| all.p99),
             sustained: why.is_empty(),
             why,
         });
@@ -324,10 +317,8 @@ async fn prepare(settings: ClientSettings, plan: Plan, own_name: String) -> Resu
 fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Result<Run, BenchError> {
     let started_at = SystemTime::now();
     let settings = client_settings(plan)?;
-    if plan.kind.produces() && !plan.prebuilt {
-        // Wrong settings are better told before anything is made.
-        super::produce::producer_settings(plan)?;
-    }
+    // Wrong settings are better told before anything is made.
+    let plan = &plan.settled()?;
     let tag = fastrand::u32(..);
     let own_name = format!("ringlog-bench-{tag:08x}");
     let threads: Vec<Io> = (0..plan.threads)
@@ -345,7 +336,11 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         topic: prepared.topic.own.then(|| prepared.topic.name.clone()),
     };
     let software = software(&prepared.broker);
-    let broker_watch = BrokerWatch::find(plan, software, &prepared.broker);
+    let broker_watch = BrokerWatch::find(plan, software, prepared.brokers, &prepared.broker);
+    let short = too_little_room(plan, &broker_watch);
+    if let Some(short) = &short {
+        watcher(Progress::Step(short.clone()));
+    }
     let before = plan.ceilings.then(|| {
         watcher(Progress::Step("measuring what this host can do".to_owned()));
         ceilings::measure(&plan.directory)
@@ -357,6 +352,8 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         starts: prepared.starts.clone(),
         ends: prepared.ends.clone(),
         budget: AtomicU64::new(u64::MAX),
+        members: AtomicU32::new(if plan.groups > 0 { plan.groups * plan.consumers } else { 0 }),
+        broker_pid: broker_watch.pid,
         ends_at: AtomicU64::new(u64::MAX),
     });
     watcher(Progress::Step(plan.sentence()));
@@ -369,11 +366,14 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         Err(why) => Verification::skipped(why),
         Ok(()) => {
             let ledger = std::mem::take(&mut led.ledger);
-            read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher)
+            let mut found = read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher);
+            found.at_least_once = led.retries > 0 && !producer_settings(plan)?.enable_idempotence;
+            found
         }
     };
     drop(cleanup);
 
+    led.notes.extend(broker_watch.note.clone().into_iter().chain(short));
     let totals = led.collector.totals(led.window.from, led.window.to, u64::MAX);
     let mut broker = BrokerFacts {
         address: plan.bootstrap.clone(),
@@ -382,6 +382,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         api_fingerprint: prepared.fingerprint.clone(),
         settings: telling(&prepared.broker, &prepared.of_topic),
         pid: broker_watch.pid,
+        process: broker_watch.process.clone(),
         ..BrokerFacts::default()
     };
     add_costs(&mut broker, plan.kind, &led.before, &led.after, &totals);
@@ -394,6 +395,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
             window: led.window,
             steady: led.steady,
             interrupted: led.interrupted,
+            cancelled: cancel.is_cancelled(),
             errors: led.errors,
             verification,
             ceilings: before.zip(after).map(|(before, after)| ceilings::facts(before, after, &plan.directory)),
@@ -403,7 +405,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
             notes: led.notes,
         },
     );
-    run.started_at = rfc3339(started_at);
+    run.started_at = units::rfc3339(started_at);
     run.host = host::facts(&plan.directory);
     run.host.steal_percent = format!("{:.1} %", steal * 100.0);
     let partitions = u32::try_from(prepared.topic.leaders.len()).unwrap_or(u32::MAX);
@@ -419,10 +421,15 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
     Ok(run)
 }
 
-/// `2026-11-30T02:45:44Z`
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
+/// Says so when the disk under the broker's data, where that is here, may be full before the run ends.
+fn too_little_room(plan: &Plan, watch: &BrokerWatch) -> Option<String> {
+    let directory = watch.data_directory()?;
+    let space = rustix::fs::statvfs(directory).ok()?;
+    let (free, needed) = ((space.f_bavail * space.f_frsize) as f64, plan.bytes_at_most());
+    (free < needed).then(|| {
+        let (free, needed) = (units::bytes(free), units::bytes(needed));
+        format!("{free} are free where the broker's data lies, and this run may write {needed}: the disk may fill up.")
+    })
 }
 
 /// Deletes the topic that was made for the run, also when the run fails.
@@ -450,6 +457,7 @@ struct Led {
     interrupted: bool,
     errors: BTreeMap<String, u64>,
     notes: Vec<String>,
+    retries: u64,
     ledger: Ledger,
     before: Look,
     after: Look,
@@ -630,8 +638,12 @@ impl Leader<'_> {
     }
 
     async fn until_ended(&mut self) {
-        let end = tokio::time::Instant::now() + self.brief.plan.drain + END_TIMEOUT;
+        // Producers drain, then whoever reads along.
+        let end = tokio::time::Instant::now() + 2 * self.brief.plan.drain + END_TIMEOUT;
         while self.ended.len() < self.threads {
+            if self.done >= self.threads {
+                self.phase.send_replace(Phase::Drained);
+            }
             tokio::select! {
                 told = self.hears.recv() => match told {
                     Some(told) => self.hear(told),
@@ -683,7 +695,8 @@ impl Leader<'_> {
         let Ending { from, end, interrupted, steady, before, after } = ending;
         let mut notes = Vec::new();
         let mut cut_short = interrupted;
-        let (mut errors, mut ledger, mut last_us) = (BTreeMap::<String, u64>::new(), Ledger::default(), 0);
+        let (mut errors, mut ledger) = (BTreeMap::<String, u64>::new(), Ledger::default());
+        let (mut retries, mut last_us) = (0, 0);
         if self.ended.len() < self.threads {
             notes.push("A generator thread did not end in time; what it knew last is missing.".to_owned());
         }
@@ -693,6 +706,7 @@ impl Leader<'_> {
             }
             ledger.merge(remains.ledger);
             notes.extend(remains.notes);
+            retries += remains.retries;
             last_us = last_us.max(remains.last_us);
         }
         if let Some(error) = self.failure.take() {
@@ -720,6 +734,7 @@ impl Leader<'_> {
             interrupted,
             errors,
             notes,
+            retries,
             ledger,
             before,
             after,

@@ -2,7 +2,7 @@
 //!
 //! Pure. Owns the names of both. Read are flat files of `key: value` lines (all of its workloads are) and of `key = value`
 //! lines (flat TOML), with `#` comments; nested YAML is refused by line. Always true: a key that would change the load and
-//! is not understood is an error, never ignored. Written are the fields its chart scripts read: rates and latencies per
+//! is not understood is an error, never ignored; lists by period have one entry a second, quiet ones included. Written are the fields its chart scripts read: rates and latencies per
 //! period (here one second, there ten), latencies in milliseconds, publish delays in microseconds, quantile maps.
 //! Source: openmessaging/benchmark `Workload.java` and `TestResult.java`. Its "publish latency" is what we call service.
 
@@ -27,6 +27,8 @@ pub struct OmbWorkload {
     pub keyed: Option<bool>,
     /// `useRandomizedPayloads`: random rather than zeros.
     pub randomized: Option<bool>,
+    /// `randomBytesRatio`: of a randomized payload, the share that is random; the rest is zeros.
+    pub random_share: Option<f64>,
     /// `producersPerTopic`.
     pub producers: Option<u32>,
     /// `subscriptionsPerTopic`: consumer groups.
@@ -97,8 +99,12 @@ pub fn read_workload(text: &str) -> Result<OmbWorkload, String> {
                     ));
                 }
             }
+            "randomBytesRatio" => {
+                let share = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+                workload.random_share = Some(share.ok_or_else(|| at(format!("{key} lies between 0 and 1")))?);
+            }
             // They shape the payload pool and the drain, not what is sent when.
-            "randomBytesRatio" | "randomizedPayloadPoolSize" | "backlogDrainRatio" | "logIntervalMillis" => {}
+            "randomizedPayloadPoolSize" | "backlogDrainRatio" | "logIntervalMillis" => {}
             _ => return Err(at(format!("`{key}` is no key of an OpenMessaging workload that is known here"))),
         }
     }
@@ -134,7 +140,7 @@ pub fn result(run: &Run) -> Value {
     put("publishRate", list(&measured, |second| second.acked as f64));
     put("publishErrorRate", list(&measured, |second| second.errors as f64));
     put("consumeRate", list(&measured, |second| second.consumed as f64));
-    put("backlog", list(&measured, |second| second.backlog as f64));
+    put("backlog", json!(backlog(run)));
     type Pick = fn(&Second) -> Option<Spread>;
     let spreads: [(&str, f64, Pick); 3] = [
         ("publishLatency", 1e-3, |second| second.service_us),
@@ -143,12 +149,8 @@ pub fn result(run: &Run) -> Value {
     ];
     for (prefix, factor, spread) in spreads {
         for (index, suffix) in SPREAD_NAMES.iter().enumerate() {
-            let values: Vec<f64> = measured
-                .iter()
-                .filter_map(|second| spread(second))
-                .map(|spread| spread[index] as f64 * factor)
-                .collect();
-            put(&format!("{prefix}{suffix}"), json!(values));
+            let value = |second: &Second| spread(second).map_or(0.0, |spread| spread[index] as f64 * factor);
+            put(&format!("{prefix}{suffix}"), list(&measured, value));
         }
     }
     let aggregates = [
@@ -166,7 +168,19 @@ pub fn result(run: &Run) -> Value {
     Value::Object(out)
 }
 
-fn list(seconds: &[&Second], pick: fn(&Second) -> f64) -> Value {
+/// Records that were acknowledged and not yet read, by every group, at the end of each measured second.
+fn backlog(run: &Run) -> Vec<f64> {
+    let readers = if run.workload.consumers > 0 { u64::from(run.workload.groups.max(1)) } else { 0 };
+    let (mut readable, mut consumed) = (0, 0);
+    let each = run.series.iter().map(|second| {
+        readable += second.acked * readers;
+        consumed += second.consumed;
+        (second.measured, readable.saturating_sub(consumed) as f64)
+    });
+    each.filter(|(measured, _)| *measured).map(|(_, backlog)| backlog).collect()
+}
+
+fn list(seconds: &[&Second], pick: impl Fn(&Second) -> f64) -> Value {
     json!(seconds.iter().map(|second| pick(second)).collect::<Vec<f64>>())
 }
 
@@ -210,10 +224,24 @@ mod tests {
             ("name: a\n  - a", "line 2"),
             ("messageSize: big", "no number"),
             ("consumerBacklogSizeGB: 100", "backlog"),
+            ("randomBytesRatio: 1.5", "between 0 and 1"),
         ] {
             let why = read_workload(text).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
+    }
+
+    #[test]
+    fn lists_have_an_entry_a_second_and_the_backlog_is_what_groups_have_not_read() {
+        let mut run = Run::default();
+        (run.workload.consumers, run.workload.groups) = (1, 2);
+        let second = |measured, acked, consumed| Second { measured, acked, consumed, ..Second::default() };
+        run.series = vec![second(false, 10, 15), second(true, 20, 25), second(true, 0, 0), second(true, 0, 20)];
+        run.series[1].service_us = Some([1000; 8]);
+        let json = result(&run);
+        assert_eq!(json["backlog"], json!([20.0, 20.0, 0.0]));
+        assert_eq!(json["publishLatency99pct"], json!([1.0, 0.0, 0.0]));
+        assert_eq!(json["publishRate"], json!([20.0, 0.0, 0.0]));
     }
 
     #[test]

@@ -8,11 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fail_if::Condition;
+use super::produce::producer_settings;
 use super::report::WorkloadFacts;
 use super::schedule::{Arrival, Rate};
+use super::target::BenchError;
 use super::units;
 use super::verify::STAMP_BYTES;
 use super::workload::{KEY_BYTES, Workload};
+use crate::client::settings::Acks;
 use crate::config::client_rows::{ClientRole, client_row};
 use crate::protocol::batch::Codec;
 
@@ -102,7 +105,7 @@ pub struct Plan {
     pub replication: i16,
     /// Of a topic that is made.
     pub topic_settings: Vec<(String, String)>,
-    /// Client settings by Kafka's names, stronger than the fields below.
+    /// Client settings by Kafka's names, stronger than the fields below: see [`Plan::settled`].
     pub settings: Vec<(String, String)>,
     /// `all`, `1` or `0`.
     pub acks: String,
@@ -249,6 +252,12 @@ impl Plan {
         {
             return Err(format!("--slo is `{slo}`; write a limit on latency, such as p99<=20ms"));
         }
+        if let Some((name, _)) = self.slo.as_ref().and_then(Condition::latency_limit)
+            && name.starts_with("e2e.")
+            && !self.kind.consumes()
+        {
+            return Err(format!("--slo is on {name}, and bench {} reads nothing; bench mixed does", self.kind.name()));
+        }
         if self.slo.is_some() && !matches!(self.kind, Kind::Produce | Kind::Mixed) {
             return Err(format!("bench {} has no rate to search for", self.kind.name()));
         }
@@ -265,7 +274,7 @@ impl Plan {
             return Err("--outstanding 0 would send nothing".to_owned());
         }
         if self.verify == Verify::On
-            && let Some(why) = self.unverifiable()
+            && let Err(why) = self.verifies()
         {
             return Err(format!("--verify is not possible here: {why}"));
         }
@@ -292,8 +301,36 @@ impl Plan {
     pub fn verifies(&self) -> Result<(), String> {
         match self.verify {
             Verify::Off => Err("switched off".to_owned()),
-            Verify::Auto | Verify::On => self.unverifiable().map_or(Ok(()), Err),
+            Verify::Auto | Verify::On => {
+                // Wrong settings are told when they are used.
+                let settled = self.settled();
+                settled.as_ref().unwrap_or(self).unverifiable().map_or(Ok(()), Err)
+            }
         }
+    }
+
+    /// The plan with what its client settings say in the fields they are stronger than, so that a run is what is said of it.
+    /// Errors: the settings are wrong.
+    pub fn settled(&self) -> Result<Self, BenchError> {
+        let mut plan = self.clone();
+        if !self.kind.produces() {
+            return Ok(plan);
+        }
+        let settings = producer_settings(self)?;
+        plan.acks = match settings.acks {
+            Acks::None => "0",
+            Acks::Leader => "1",
+            Acks::All => "all",
+        }
+        .to_owned();
+        plan.batch_size = settings.batch_size as u64;
+        plan.linger = settings.linger;
+        plan.in_flight = u32::try_from(settings.max_in_flight).unwrap_or(u32::MAX);
+        if self.settings.iter().any(|(name, _)| name.starts_with("compression.")) {
+            let level = settings.compression_level.map_or_else(String::new, |level| format!(":{level}"));
+            plan.compression = format!("{}{level}", settings.compression.name());
+        }
+        Ok(plan)
     }
 
     /// Whether the first bytes of records are stamped: to verify them, or to know how old they are.
@@ -409,6 +446,28 @@ impl Plan {
         }
     }
 
+    /// Bytes of keys and values the run may produce, about; without a bound of its own as many as a fast broker takes.
+    pub fn bytes_at_most(&self) -> f64 {
+        // Written by one broker on the fastest disk this was run on.
+        const BYTES_PER_SECOND: f64 = 700e6;
+        if !self.kind.produces() {
+            return 0.0;
+        }
+        // Warm-up may last three times as long until throughput is level.
+        let seconds =
+            self.duration.as_secs_f64() + self.warmup.as_secs_f64() * if self.until_steady { 3.0 } else { 1.0 };
+        let size = self.workload.sizes.mean();
+        let in_time = match self.rate {
+            Rate::Max => BYTES_PER_SECOND * seconds,
+            Rate::Fixed(rate) => rate * size * seconds,
+            Rate::Ramp(from, to) => from.max(to) * size * seconds,
+        };
+        match self.records {
+            Some(records) if self.warmup.is_zero() => in_time.min(records as f64 * size),
+            _ => in_time,
+        }
+    }
+
     /// The plan in a line, for the log of what happens.
     pub fn sentence(&self) -> String {
         let rate = match self.rate {
@@ -453,9 +512,19 @@ mod tests {
         refused(|plan| plan.duration = Duration::from_millis(100), "at least 250ms");
         refused(|plan| (plan.rate, plan.slo) = (Rate::Fixed(1.0), "p99<1s".parse().ok()), "--rate at max");
         refused(|plan| plan.slo = "errors>1".parse().ok(), "--slo");
+        refused(|plan| plan.slo = "e2e.p99<=5ms".parse().ok(), "reads nothing");
         refused(|plan| (plan.verify, plan.acks) = (Verify::On, "0".to_owned()), "acks=0");
         refused(|plan| (plan.kind, plan.workload.sizes) = (Kind::EndToEnd, "10".parse().unwrap()), "--size");
         refused(|plan| (plan.prebuilt, plan.rate) = (true, Rate::Fixed(1.0)), "--prebuilt");
+    }
+
+    #[test]
+    fn what_a_run_may_write_is_known_before_it_begins() {
+        let plan = Plan { rate: Rate::Fixed(1000.0), warmup: Duration::from_secs(10), ..Plan::default() };
+        assert_eq!(plan.bytes_at_most(), 1000.0 * 1024.0 * 90.0);
+        let counted = Plan { records: Some(500), warmup: Duration::ZERO, ..Plan::default() };
+        assert_eq!(counted.bytes_at_most(), 500.0 * 1024.0);
+        assert_eq!(Plan { kind: Kind::Consume, ..Plan::default() }.bytes_at_most(), 0.0);
     }
 
     #[test]
@@ -465,6 +534,31 @@ mod tests {
         assert!(small.verifies().unwrap_err().contains("stamp"));
         let unasked = Plan { acks: "0".to_owned(), ..Plan::default() };
         assert!(unasked.verifies().unwrap_err().contains("acks=0"));
+    }
+
+    #[test]
+    fn what_is_said_of_a_plan_follows_its_client_settings() {
+        let with = |settings: &[(&str, &str)]| Plan {
+            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..Plan::default()
+        };
+        let unasked = with(&[("acks", "0")]);
+        assert!(unasked.verifies().unwrap_err().contains("acks=0"));
+        assert!(Plan { verify: Verify::On, ..unasked }.check().unwrap_err().contains("--verify"));
+        let words = [
+            ("request.required.acks", "1"),
+            ("batch.size", "99"),
+            ("linger.ms", "7"),
+            ("compression.type", "zstd"),
+            ("compression.zstd.level", "4"),
+            ("max.in.flight.requests.per.connection", "3"),
+        ];
+        let plan = with(&words).settled().unwrap();
+        assert_eq!((plan.acks.as_str(), plan.batch_size, plan.compression.as_str()), ("1", 99, "zstd:4"));
+        assert_eq!((plan.linger, plan.in_flight), (Duration::from_millis(7), 3));
+        let plain = Plan { compression: "lz4:5".to_owned(), ..Plan::default() };
+        assert_eq!(plain.settled().unwrap().compression, "lz4:5");
+        assert!(with(&[("acks", "2")]).settled().is_err());
     }
 
     #[test]

@@ -137,6 +137,11 @@ fn device_line(stats: &str, major: u32, minor: u32) -> Option<DeviceSample> {
     Some(DeviceSample { written_bytes: number(9)? * SECTOR_BYTES, flushes: number(18).unwrap_or(0) })
 }
 
+/// The name of a process, as the kernel keeps it: fifteen bytes at most.
+pub fn name(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
+}
+
 /// The process that listens on `port` of this host; `None` when it cannot be found (it is not here, or another user's).
 pub fn listener(port: u16) -> Option<u32> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"]

@@ -2,7 +2,8 @@
 //!
 //! Shell; tasks on the producer's own thread, so that no wake-up crosses threads. Owns the loops and the book of records under
 //! way. Does not own what is measured of them (`recorder`) nor when they are due (`schedule`). Always true: in an open loop a
-//! record keeps its intended time however long the client's buffer was full; nothing is allocated for a record.
+//! record keeps its intended time however long the client's buffer was full, also when it could not be sent before the end; nothing is
+//! allocated for a record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -233,10 +234,10 @@ async fn produce(station: &Arc<Station>, io: Io, number: u32) -> Result<(), Benc
         now_ms_at: 0,
     };
     let ramp_us = u64::try_from((plan.warmup + plan.duration).as_micros()).unwrap_or(u64::MAX);
-    let schedule = Schedule::new(plan.rate, plan.arrival, plan.producers, number, ramp_us, plan.workload.seed);
+    let mut schedule = Schedule::new(plan.rate, plan.arrival, plan.producers, number, ramp_us, plan.workload.seed);
     let counting = count_batches(station, clock, sending.producer.clone());
     let sends = async {
-        match schedule {
+        match &mut schedule {
             Some(schedule) => sending.open(schedule, tick(plan)).await,
             None => sending.closed().await,
         }
@@ -246,6 +247,9 @@ async fn produce(station: &Arc<Station>, io: Io, number: u32) -> Result<(), Benc
         () = counting => {}
     }
     sending.drain().await;
+    if let Some(schedule) = &mut schedule {
+        station.charge_unsent(schedule);
+    }
     Ok(())
 }
 
@@ -302,7 +306,7 @@ impl Loop {
     }
 
     /// By schedule, whatever the broker does.
-    async fn open(&mut self, mut schedule: Schedule, tick: Micros) -> Result<(), BenchError> {
+    async fn open(&mut self, schedule: &mut Schedule, tick: Micros) -> Result<(), BenchError> {
         let host = |source| BenchError::Host { what: "a timer".to_owned(), source };
         let mut timer = Timer::new(self.sender.clock).map_err(host)?;
         // Until then the client's buffer was full: being late is not the generator's fault.
@@ -436,6 +440,7 @@ impl Loop {
         }
         self.producer.close(Duration::from_millis(100)).await;
         self.sender.give_up();
+        self.sender.station.sheet().retries += self.producer.metrics().retries;
     }
 }
 

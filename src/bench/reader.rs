@@ -48,6 +48,8 @@ pub(crate) enum Met<'a> {
     Record(u32, i64, Option<&'a [u8]>, Option<&'a [u8]>),
     /// Offsets of a batch whose bytes are damaged: partition, first, last.
     Damaged(u32, i64, i64),
+    /// Offsets that retention removed before they were read: partition, first, where the log begins now.
+    Deleted(u32, i64, i64),
 }
 
 /// Positions in one topic at one broker.
@@ -88,6 +90,11 @@ impl Reader {
         self.positions.get(&i32::try_from(partition).ok()?).copied()
     }
 
+    /// Where it stands in all its partitions.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, i64)> + '_ {
+        self.positions.iter().map(|(partition, position)| (partition.cast_unsigned(), *position))
+    }
+
     /// No longer reads that partition.
     pub(crate) fn leave(&mut self, partition: u32) {
         if let Ok(partition) = i32::try_from(partition) {
@@ -122,8 +129,7 @@ impl Reader {
         let reply = network.call(Target::Broker(self.broker), &request, self.plan.max_wait + PATIENCE).await?;
         let response = reply.read::<FetchRequest<'_>>()?;
         let refuse = |partition: Option<i32>, code: ErrorCode| {
-            let place = partition.map(|partition| format!("partition {partition}: ")).unwrap_or_default();
-            Err(BenchError::Topic { topic: self.topic.clone(), why: format!("{place}{}", code.sentence()) })
+            Err(BenchError::Refused { topic: self.topic.clone(), partition, code })
         };
         if response.error_code != ErrorCode::NONE {
             return refuse(None, response.error_code);
@@ -138,13 +144,20 @@ impl Reader {
         for answer in response.responses.iter().flat_map(|topic| &topic.partitions) {
             match answer.error_code {
                 ErrorCode::NONE => {}
-                ErrorCode::OFFSET_OUT_OF_RANGE if answer.log_start_offset >= 0 => {
-                    // Retention passed by: what is gone cannot be read, and the ledger will say so.
-                    self.positions.insert(answer.partition_index, answer.log_start_offset);
-                    moved = true;
-                    continue;
+                code => {
+                    // Retention passed by: what is gone cannot be read. Kafka does not say where its log begins here.
+                    let start = answer.log_start_offset;
+                    let position = self.positions.get_mut(&answer.partition_index);
+                    match position.filter(|position| code == ErrorCode::OFFSET_OUT_OF_RANGE && **position < start) {
+                        Some(position) => {
+                            see(Met::Deleted(answer.partition_index.cast_unsigned(), *position, start));
+                            *position = start;
+                            moved = true;
+                            continue;
+                        }
+                        None => return refuse(Some(answer.partition_index), code),
+                    }
                 }
-                code => return refuse(Some(answer.partition_index), code),
             }
             let Some(records) = answer.records.filter(|records| !records.is_empty()) else { continue };
             let Some(position) = self.positions.get_mut(&answer.partition_index) else { continue };
@@ -231,6 +244,7 @@ mod tests {
             seen.push(match met {
                 Met::Record(partition, offset, ..) => format!("{partition}@{offset}"),
                 Met::Damaged(partition, from, to) => format!("{partition} damaged {from}-{to}"),
+                Met::Deleted(partition, from, to) => format!("{partition} deleted {from}-{to}"),
             });
         });
         seen.extend(shown.err().map(|error| error.to_string()));

@@ -153,6 +153,8 @@ pub struct Interval {
     pub acked_bytes: u64,
     /// Records that failed for good.
     pub errors: u64,
+    /// Records that were due and not handed over when the measured time ended.
+    pub unsent: u64,
     /// Records read.
     pub consumed: u64,
     /// Bytes of their keys and values.
@@ -172,6 +174,7 @@ impl Interval {
         self.acked += other.acked;
         self.acked_bytes += other.acked_bytes;
         self.errors += other.errors;
+        self.unsent += other.unsent;
         self.consumed += other.consumed;
         self.consumed_bytes += other.consumed_bytes;
         self.requests += other.requests;
@@ -180,7 +183,7 @@ impl Interval {
     }
 
     fn is_empty(&self) -> bool {
-        self.sent + self.acked + self.errors + self.consumed + self.requests + self.batches.batches == 0
+        self.sent + self.acked + self.errors + self.unsent + self.consumed + self.requests + self.batches.batches == 0
     }
 }
 
@@ -227,6 +230,21 @@ impl Recorder {
         let latencies = &mut interval.latencies;
         latencies.service.saturating_record_n(now.saturating_sub(sent), records);
         latencies.response.saturating_record_n(now.saturating_sub(intended), records);
+    }
+
+    /// Records were due at `intended` and not handed over when the measured time ended at `end`: they count with the age they had
+    /// then, as those do that had no answer.
+    pub fn on_unsent(&mut self, end: Micros, intended: Micros, records: u64) {
+        let interval = self.at(end);
+        interval.unsent += records;
+        let age = end.saturating_sub(intended);
+        interval.latencies.publish_delay.saturating_record_n(age, records);
+        interval.latencies.response.saturating_record_n(age, records);
+    }
+
+    /// Records came that cannot be read.
+    pub fn on_damaged(&mut self, now: Micros, records: u64) {
+        self.at(now).errors += records;
     }
 
     /// The client's counters grew by so much.
@@ -319,6 +337,7 @@ impl Collector {
         for (_, interval) in self.seconds.range(to.max(from)..drain_to.max(to).max(from)) {
             totals.latencies.add(&interval.latencies);
             totals.errors += interval.errors;
+            totals.unsent += interval.unsent;
         }
         totals
     }

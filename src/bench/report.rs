@@ -9,7 +9,7 @@
 //! ack_class       memory | written | flushed (ours) · page-cache | flush-each | flush-every-n (Kafka's) · none | unknown
 //! results         records_per_second, bytes_per_second, errors, seconds, records, …,
 //!                 {response_us, service_us, publish_delay_us, end_to_end_us, slip_us}.{p50 … p9999, max, mean, count}
-//! verification    enabled, checked, lost, duplicated, reordered, corrupt, other, foreign, evidence
+//! verification    enabled, checked, deleted, lost, duplicated, reordered, corrupt, other, at_least_once, foreign, evidence
 //! verdict         client_bound, ceiling_drift, lossy, steady, valid, reasons
 //! broker          cpu_ms_per_mb, cpu_us_per_request, cpu_ms_per_1000_records, rss_bytes, write_amplification, …,
 //!                 counters and shards (ours, when its metrics page is known): growth while measuring; of each shard
@@ -205,6 +205,8 @@ pub struct Results {
     /// The same by the name of the error.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_by_code: BTreeMap<String, u64>,
+    /// Records that were due and not sent when the measured time ended; response and publish delay count them with their age then.
+    pub unsent: u64,
     /// Records read.
     pub consumed: u64,
     /// Likewise per second.
@@ -301,6 +303,9 @@ pub struct BrokerFacts {
     /// Its process on this host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The name of that process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Processor seconds in user mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_user_seconds: Option<f64>,

@@ -155,6 +155,27 @@ impl Schedule {
         };
     }
 
+    /// About how many records are due before `at`, of those not advanced over: what is drawn may differ by its root.
+    pub fn due_before(&self, at: Micros) -> u64 {
+        let at = at as f64;
+        let due = match self.shape {
+            Shape::Fixed(rate) => rate * at,
+            Shape::Ramp(from, to, over) => {
+                let within = at.min(over);
+                from * within + (to - from) / over * within * within / 2.0 + (at - within) * to
+            }
+        };
+        (due - self.position).max(0.0).ceil() as u64
+    }
+
+    /// Advances over several records at once.
+    pub fn skip(&mut self, records: u64) {
+        match self.arrival {
+            Arrival::Poisson if records == 1 => self.advance(),
+            _ => self.position += records as f64,
+        }
+    }
+
     /// What the whole schedule offers at `at`, records a second.
     pub fn rate_at(rate: Rate, at: Micros, ramp_us: Micros) -> Option<f64> {
         match rate {
@@ -215,6 +236,22 @@ mod tests {
         assert_eq!(until(11 * second), 2300);
         assert!(times.is_sorted());
         assert_eq!(Schedule::rate_at(Rate::Ramp(100.0, 300.0), 5 * second, 10 * second), Some(200.0));
+    }
+
+    #[test]
+    fn what_is_due_is_known_without_a_walk() {
+        let second = 1_000_000;
+        for rate in [Rate::Fixed(200.0), Rate::Ramp(100.0, 300.0), Rate::Ramp(300.0, 100.0)] {
+            let mut schedule = Schedule::new(rate, Arrival::Uniform, 1, 0, 10 * second, 1).unwrap();
+            let due = schedule.due_before(12 * second);
+            let mut walked = 0;
+            while schedule.next_at() < 12 * second {
+                schedule.skip(1);
+                walked += 1;
+            }
+            assert!(due.abs_diff(walked) <= 1, "{rate}: {due}, {walked}");
+            assert_eq!(schedule.due_before(12 * second), 0);
+        }
     }
 
     #[test]

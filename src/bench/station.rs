@@ -5,7 +5,7 @@
 //! batch, never across a wait; a thread that ends hands over everything it knows.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[expect(
     clippy::disallowed_types,
     reason = "delivery handlers must be Sync; only one thread ever takes the lock while measuring"
@@ -18,11 +18,16 @@ use tokio::sync::{mpsc, watch};
 use super::clock::Clock;
 use super::plan::Plan;
 use super::recorder::{Interval, Recorder};
+use super::schedule::{Micros, Schedule};
 use super::target::{BenchError, ReadyTopic};
 use super::verify::Ledger;
 
 /// How often finished seconds are handed over.
 const HAND_OVER: Duration = Duration::from_millis(100);
+/// A record that was due so shortly before the stop waited for nobody but the generator's next wake-up.
+const UNSENT_AGE_MIN: Micros = 1000;
+/// Steps in which the unsent records of a schedule are written down; a billion a second would take minutes one by one.
+const UNSENT_STEPS_MAX: u64 = 1_000_000;
 
 /// Where the run stands.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +38,8 @@ pub(crate) enum Phase {
     Running(Clock),
     /// Send nothing new; wait for what is under way.
     Stopping,
+    /// All that was sent has its answer, or never will: whoever reads along reads to where the partitions end now.
+    Drained,
 }
 
 /// What a thread tells whoever leads.
@@ -41,7 +48,7 @@ pub(crate) enum Told {
     Ready,
     /// Finished seconds.
     Seconds(Vec<(u64, Interval)>),
-    /// Its sources are exhausted: it waits for the stop.
+    /// Its sources are exhausted, or were stopped and have drained.
     Done,
     /// It cannot go on.
     Failed(BenchError),
@@ -56,6 +63,8 @@ pub(crate) struct Remains {
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) notes: Vec<String>,
+    /// Batches that were sent again.
+    pub(crate) retries: u64,
     /// When the last record was acknowledged or read, microseconds of the run.
     pub(crate) last_us: u64,
 }
@@ -67,6 +76,7 @@ pub(crate) struct Sheet {
     pub(crate) ledger: Ledger,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) notes: Vec<String>,
+    pub(crate) retries: u64,
     pub(crate) last_us: u64,
 }
 
@@ -91,6 +101,10 @@ pub(crate) struct Brief {
     pub(crate) ends: Vec<i64>,
     /// Records that may still be sent or read; counts down only when the plan says how many.
     pub(crate) budget: AtomicU64,
+    /// Members of groups that have not read to the end: nobody leaves before, so that none has to wait for a rebalance.
+    pub(crate) members: AtomicU32,
+    /// The broker's process, when it runs here.
+    pub(crate) broker_pid: Option<u32>,
     /// Where the measured time ends, microseconds of the run; `u64::MAX` while that is not known. Set before the stop is told, so
     /// that what is answered while things are drained is not counted for the second in which they began to be.
     pub(crate) ends_at: AtomicU64,
@@ -149,12 +163,33 @@ impl Station {
     pub(crate) async fn stopped(&self) {
         let mut phase = self.phase.clone();
         // An error means that whoever leads is gone: that is a stop, too.
-        _ = phase.wait_for(|phase| matches!(phase, Phase::Stopping)).await;
+        _ = phase.wait_for(|phase| matches!(phase, Phase::Stopping | Phase::Drained)).await;
     }
 
     /// Whether nothing new may be sent.
     pub(crate) fn is_stopping(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Stopping)
+        matches!(*self.phase.borrow(), Phase::Stopping | Phase::Drained)
+    }
+
+    /// Whether nothing more will be acknowledged, in any thread.
+    pub(crate) fn is_drained(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Drained)
+    }
+
+    /// Writes down what `schedule` had due and unsent when the measured time ended: leaving it out would hide a stall that
+    /// outlasts the run. To be called after the stop.
+    pub(crate) fn charge_unsent(&self, schedule: &mut Schedule) {
+        let end = self.brief.ends_at.load(Ordering::Relaxed);
+        if !self.is_stopping() || end == u64::MAX {
+            return;
+        }
+        let until = end.saturating_sub(UNSENT_AGE_MIN);
+        let step = schedule.due_before(until).div_ceil(UNSENT_STEPS_MAX).max(1);
+        let mut sheet = self.sheet();
+        while schedule.next_at() < until {
+            sheet.recorder.on_unsent(end, schedule.next_at(), step);
+            schedule.skip(step);
+        }
     }
 
     /// Takes `count` records off the budget; false when it is used up.
@@ -188,6 +223,7 @@ impl Station {
             ledger: sheet.ledger,
             errors: sheet.errors,
             notes: sheet.notes,
+            retries: sheet.retries,
             last_us: sheet.last_us,
         })));
     }

@@ -54,11 +54,11 @@ async fn one_after_the_other(station: Arc<Station>, clock: Clock, number: u32, a
         let mut intended: Micros = clock.now();
         if let Some(schedule) = &mut schedule {
             intended = schedule.next_at();
-            schedule.advance();
             tokio::select! {
                 woken = timer.until(intended) => if woken.is_err() { return },
-                () = station.stopped() => return,
+                () = station.stopped() => break,
             }
+            schedule.advance();
         }
         let began = clock.now();
         let answered = async { Wire::connect(&address).await?.ask().await }.await;
@@ -81,5 +81,8 @@ async fn one_after_the_other(station: Arc<Station>, clock: Clock, number: u32, a
         if failed {
             tokio::time::sleep(AFTER_FAILURE).await;
         }
+    }
+    if let Some(schedule) = &mut schedule {
+        station.charge_unsent(schedule);
     }
 }

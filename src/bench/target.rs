@@ -47,6 +47,16 @@ pub enum BenchError {
         /// Why, and what to do.
         why: String,
     },
+    /// A broker refused a fetch.
+    #[error("topic {topic}: {}{}", partition.map(|partition| format!("partition {partition}: ")).unwrap_or_default(), code.sentence())]
+    Refused {
+        /// Which.
+        topic: String,
+        /// Its partition; `None` for the fetch as a whole.
+        partition: Option<i32>,
+        /// Kafka's code.
+        code: ErrorCode,
+    },
     /// What lies in the topic is no batch, and nothing tells where the next one begins.
     #[error("topic {topic}: partition {partition} cannot be read from offset {offset} on: {why}")]
     Unreadable {
@@ -70,6 +80,17 @@ pub enum BenchError {
     /// A generator thread came to an end it should not.
     #[error("a generator thread failed; run again with one producer to see why")]
     Generator,
+}
+
+impl BenchError {
+    /// Whether the same may succeed later, at whoever leads then.
+    pub(crate) fn retriable(&self) -> bool {
+        match self {
+            Self::Client(error) => error.retriable(),
+            Self::Refused { code, .. } => code.retriable(),
+            _ => false,
+        }
+    }
 }
 
 impl From<crate::client::CallError> for BenchError {

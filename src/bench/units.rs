@@ -3,7 +3,7 @@
 //! Pure. Owns the spelling of quantities in arguments, tables and reports. Always true: what cannot be read exactly is
 //! refused with a sentence that shows a right example; nothing is rounded on the way in.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Splits `12.5MiB` into its number and the letters behind it.
 fn split(text: &str) -> Option<(f64, String)> {
@@ -149,6 +149,12 @@ pub fn duration(value: Duration) -> String {
         _ if seconds >= 120.0 && seconds % 60.0 == 0.0 => format!("{} min", seconds / 60.0),
         _ => format!("{} s", digits(seconds)),
     }
+}
+
+/// `2026-11-30T02:45:44Z`
+pub fn rfc3339(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
 }
 
 #[cfg(test)]

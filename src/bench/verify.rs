@@ -7,10 +7,11 @@
 //!
 //! Acknowledgements and reads come in runs (a batch is one): number and offset rise together. The ledger keeps runs, some
 //! bytes a batch rather than forty a record, so that verifying does not disturb what is measured. Where runs of both
-//! sides are the same and rise, nothing can be wrong; every partition where they are not is told to the history, record by
-//! record, and judged there. A test feeds random histories to both and compares.
+//! sides are the same and rise, nothing can be wrong; what differs is told to the history, record by record and with the
+//! records around it, and judged there. A test feeds random histories to both and compares.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,8 @@ use crate::types::Offset;
 
 /// First bytes of a value that carry the stamp: the smallest value that can be verified.
 pub const STAMP_BYTES: usize = 28;
-/// Records of one partition the history is fed when runs differ; it takes about 60 bytes each. What lies beyond is not
-/// judged, and the verdict says so.
+/// Differing records of one partition the history is fed; it takes about 60 bytes each. What lies beyond is lost where nobody read
+/// it; else it is not judged, and the verdict says so.
 const JUDGED_RECORDS_MAX: u64 = 20_000_000;
 /// Lines of evidence in a report.
 const EVIDENCE_MAX: usize = 20;
@@ -115,6 +116,30 @@ impl Run {
     fn end(&self) -> u64 {
         self.number + self.count
     }
+
+    fn offsets(&self) -> Range<i64> {
+        self.offset..self.offset + self.count as i64
+    }
+
+    /// How far its offsets lie from its numbers.
+    fn shift(&self) -> i64 {
+        self.offset - self.number as i64
+    }
+
+    /// Offset and number of each record.
+    fn records(self) -> impl Iterator<Item = (i64, u64)> {
+        self.offsets().zip(self.number..)
+    }
+
+    /// The parts of it whose numbers lie in `ranges`, which rise.
+    fn within(self, ranges: &[Range<u64>]) -> Vec<Run> {
+        let first = ranges.partition_point(|range| range.end <= self.number);
+        let parts = ranges[first..].iter().take_while(|range| range.start < self.end()).map(|range| {
+            let (from, to) = (range.start.max(self.number), range.end.min(self.end()));
+            Run { number: from, offset: from as i64 + self.shift(), count: to.saturating_sub(from) }
+        });
+        parts.filter(|part| part.count > 0).collect()
+    }
 }
 
 /// Runs of one producer in one partition, in the order they were told.
@@ -133,20 +158,17 @@ impl Runs {
         self.0.iter().map(|run| run.count).sum()
     }
 
-    /// Sorted by number and joined where they touch; `None` when a number comes twice or offsets do not rise with them.
-    fn canonical(&self) -> Option<Vec<Run>> {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable();
-        let mut joined = Runs::default();
-        for run in sorted {
-            if let Some(last) = joined.0.last()
-                && (run.number < last.end() || run.offset < last.offset + last.count as i64)
-            {
-                return None;
-            }
-            joined.push(run.number, run.offset, run.count);
-        }
-        Some(joined.0)
+    /// Takes out what lies in these offsets.
+    fn cut(&mut self, offsets: &Range<i64>) {
+        let parts = self.0.iter().flat_map(|run| {
+            let part = |from: i64, to: i64| {
+                let skipped = (from - run.offset).max(0) as u64;
+                (from < to).then(|| Run { number: run.number + skipped, offset: from, count: (to - from) as u64 })
+            };
+            let end = run.offset + run.count as i64;
+            [part(run.offset, end.min(offsets.start)), part(run.offset.max(offsets.end), end)]
+        });
+        self.0 = parts.flatten().collect();
     }
 }
 
@@ -161,6 +183,8 @@ pub struct Verification {
     pub note: Option<String>,
     /// Acknowledged records whose reading was checked.
     pub checked: u64,
+    /// Acknowledged records that retention removed before they could be read: nothing is known of them.
+    pub deleted: u64,
     /// Acknowledged, never read.
     pub lost: u64,
     /// One record at two offsets.
@@ -171,6 +195,8 @@ pub struct Verification {
     pub corrupt: u64,
     /// Other impossible things: one offset with two values, a phantom, an offset that went back.
     pub other: u64,
+    /// Batches were sent again by a producer without idempotence: it accepts duplicates and reorders for that, and no broker is to blame.
+    pub at_least_once: bool,
     /// Of the records read, those that carried no stamp of this run.
     pub foreign: u64,
     /// The first anomalies in words.
@@ -179,6 +205,11 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Whether a part of what was acknowledged could not be judged.
+    pub fn is_partial(&self) -> bool {
+        self.enabled && self.deleted > 0
+    }
+
     /// Why nothing was verified.
     pub fn skipped(note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..Self::default() }
@@ -186,7 +217,21 @@ impl Verification {
 
     /// Nothing to accuse (or nothing looked at).
     pub fn is_clean(&self) -> bool {
-        self.lost + self.duplicated + self.reordered + self.corrupt + self.other == 0
+        let repeated = if self.at_least_once { 0 } else { self.repeated() };
+        self.lost + repeated + self.corrupt + self.other == 0
+    }
+
+    fn repeated(&self) -> u64 {
+        self.duplicated + self.reordered
+    }
+
+    /// What sending again without idempotence did, in words; `None` when it did nothing.
+    pub fn accepted(&self) -> Option<String> {
+        let number = super::units::grouped;
+        (self.at_least_once && self.repeated() > 0).then(|| {
+            let (duplicated, reordered) = (number(self.duplicated), number(self.reordered));
+            format!("{duplicated} duplicated and {reordered} reordered as batches were sent again without idempotence")
+        })
     }
 
     /// One line for people.
@@ -196,10 +241,11 @@ impl Verification {
             return format!("not verified: {}", self.note.as_deref().unwrap_or("switched off"));
         }
         let verdict = if self.is_clean() {
-            format!(
-                "{} acknowledged records read back: none lost, duplicated, reordered or altered",
-                number(self.checked)
-            )
+            let what = self.accepted().map_or_else(
+                || "none lost, duplicated, reordered or altered".to_owned(),
+                |accepted| format!("none lost or altered; {accepted}"),
+            );
+            format!("{} acknowledged records read back: {what}", number(self.checked))
         } else {
             let count = |count: u64, word: &str| (count > 0).then(|| format!("{} {word}", number(count)));
             let found = [
@@ -212,8 +258,10 @@ impl Verification {
             let found: Vec<String> = found.into_iter().flatten().collect();
             format!("of {} acknowledged records: {}", number(self.checked), found.join(", "))
         };
-        match &self.note {
-            Some(note) => format!("{verdict} ({note})"),
+        let deleted =
+            self.is_partial().then(|| format!("{} more were deleted by retention before that", number(self.deleted)));
+        match deleted.into_iter().chain(self.note.clone()).reduce(|first, second| format!("{first}; {second}")) {
+            Some(notes) => format!("{verdict} ({notes})"),
             None => verdict,
         }
     }
@@ -225,10 +273,10 @@ struct PartitionLedger {
     /// Told without an offset (a broker that lost its answer's base offset): known to lie somewhere.
     acked_somewhere: BTreeMap<u16, Vec<(u64, u64)>>,
     read: BTreeMap<u16, Runs>,
-    /// Which producer each stretch of offsets belonged to, so that the history can be told in the order of reading.
-    order: Vec<(u16, Run)>,
     /// Offsets of damaged records.
     corrupt: BTreeSet<i64>,
+    /// Offsets that were deleted before anybody could read them.
+    deleted: Vec<Range<i64>>,
     went_back: u64,
     last_read: Option<i64>,
 }
@@ -269,14 +317,11 @@ impl Ledger {
         ledger.last_read = Some(offset);
         let (producer, number) = (stamp.value.producer(), stamp.value.number());
         ledger.read.entry(producer).or_default().push(number, offset, 1);
-        match ledger.order.last_mut() {
-            Some((last, run))
-                if *last == producer && run.end() == number && run.offset + run.count as i64 == offset =>
-            {
-                run.count += 1;
-            }
-            _ => ledger.order.push((producer, Run { number, offset, count: 1 })),
-        }
+    }
+
+    /// Retention removed these offsets before they were read: what was acknowledged there is not judged.
+    pub fn on_deleted(&mut self, partition: u32, offsets: Range<i64>) {
+        self.partitions.entry(partition).or_default().deleted.push(offsets);
     }
 
     /// Takes in another thread's ledger.
@@ -296,8 +341,8 @@ impl Ledger {
             for (producer, runs) in theirs.read {
                 mine.read.entry(producer).or_default().0.extend(runs.0);
             }
-            mine.order.extend(theirs.order);
             mine.corrupt.extend(theirs.corrupt);
+            mine.deleted.extend(theirs.deleted);
             mine.went_back += theirs.went_back;
         }
     }
@@ -308,7 +353,11 @@ impl Ledger {
     }
 
     /// The verdict, after every partition was read to its end once.
-    pub fn finish(mut self) -> Verification {
+    pub fn finish(self) -> Verification {
+        self.finish_within(JUDGED_RECORDS_MAX)
+    }
+
+    fn finish_within(mut self, judged_max: u64) -> Verification {
         let mut verdict = Verification { enabled: true, foreign: self.foreign, ..Verification::default() };
         let mut left_out = 0;
         for (partition, ledger) in &mut self.partitions {
@@ -316,6 +365,7 @@ impl Ledger {
             for offset in self.unknown.remove(partition).unwrap_or_default() {
                 if ledger.acked_at(offset) { _ = ledger.corrupt.insert(offset) } else { verdict.foreign += 1 }
             }
+            verdict.deleted += ledger.forget_deleted();
             verdict.checked += ledger.acked_records();
             verdict.corrupt += ledger.corrupt.len() as u64;
             for offset in ledger.corrupt.iter().take(EVIDENCE_MAX) {
@@ -324,15 +374,12 @@ impl Ledger {
                 ));
             }
             verdict.other += ledger.went_back;
-            if !ledger.plainly_right() {
-                left_out += ledger.judge(*partition, &mut verdict);
-            }
+            left_out += ledger.judge(*partition, judged_max, &mut verdict);
         }
         verdict.foreign += self.unknown.values().map(|offsets| offsets.len() as u64).sum::<u64>();
         verdict.evidence.truncate(EVIDENCE_MAX);
         if left_out > 0 {
             verdict.note = Some(format!("{left_out} more records differ and were left unjudged"));
-            verdict.other += left_out;
         }
         verdict
     }
@@ -344,6 +391,21 @@ impl PartitionLedger {
         self.acked.values().map(Runs::records).sum::<u64>() + somewhere
     }
 
+    /// Takes out what was acknowledged where something was deleted; how many records that were.
+    fn forget_deleted(&mut self) -> u64 {
+        if self.deleted.is_empty() {
+            return 0;
+        }
+        let before = self.acked_records();
+        for runs in self.acked.values_mut() {
+            self.deleted.iter().for_each(|offsets| runs.cut(offsets));
+        }
+        self.acked.retain(|_, runs| !runs.0.is_empty());
+        // Nobody knows whether it lay there.
+        self.acked_somewhere.clear();
+        before - self.acked_records()
+    }
+
     fn acked_at(&self, offset: i64) -> bool {
         self.acked
             .values()
@@ -351,141 +413,218 @@ impl PartitionLedger {
             .any(|run| (run.offset..run.offset + run.count as i64).contains(&offset))
     }
 
-    /// Both sides tell the same runs, each number once, offsets rising with them: no accusation is possible.
-    fn plainly_right(&self) -> bool {
-        let same = |(producer, acked): (&u16, &Runs)| {
-            let read = self.read.get(producer).and_then(Runs::canonical);
-            read.is_some() && acked.canonical() == read
-        };
-        self.acked_somewhere.is_empty()
-            && self.corrupt.is_empty()
-            && self.acked.len() == self.read.len()
-            && self.acked.iter().all(same)
-    }
-
-    /// Tells the history everything about this partition, record by record; how many records did not fit.
-    fn judge(&self, partition: u32, verdict: &mut Verification) -> u64 {
-        let mut history = History::new();
-        let mut left_out = 0;
-        let mut fed: BTreeSet<u16> = self.acked.keys().chain(self.acked_somewhere.keys()).copied().collect();
-        fed.extend(self.read.keys());
-        let mut judged_end = BTreeMap::new();
-        let share = JUDGED_RECORDS_MAX / fed.len().max(1) as u64;
-        for producer in fed {
-            // Every number known of: acknowledged, or read (then it was sent, though no answer came).
-            let mut numbers: BTreeMap<u64, Option<Option<i64>>> = BTreeMap::new();
-            let mut add = |run: Run, acked: Option<bool>| {
-                for step in 0..run.count {
-                    if numbers.len() as u64 >= share {
-                        left_out += run.count - step;
-                        break;
+    /// What was told of a producer's records: runs that are as they should be, rising in number and offset, and what is not.
+    fn compare(&self, producer: u16) -> (Vec<Run>, Vec<Differing>) {
+        let mut edges = Vec::new();
+        let mut add = |run: &Run, side: Side| edges.extend([(run.number, true, side), (run.end(), false, side)]);
+        runs_of(&self.acked, producer).for_each(|run| add(run, Side::Acked(run.shift())));
+        self.somewhere_of(producer).for_each(|run| add(&run, Side::Somewhere));
+        runs_of(&self.read, producer).for_each(|run| add(run, Side::Read(run.shift())));
+        edges.sort_unstable_by_key(|(number, ..)| *number);
+        let (mut right, mut differing) = (Runs::default(), Vec::new());
+        let (mut open, mut from): (Vec<Side>, u64) = (Vec::new(), 0);
+        for (at, begins, side) in edges {
+            if at > from && !open.is_empty() {
+                match plain_offset(&open) {
+                    Some(shift) => right.push(from, from as i64 + shift, at - from),
+                    None => {
+                        let lost = !open.iter().any(|side| matches!(side, Side::Read(_)));
+                        differing.push(Differing { numbers: from..at, lost });
                     }
-                    let told = numbers.entry(run.number + step).or_default();
-                    match acked {
-                        Some(true) => *told = Some(Some(run.offset + step as i64)),
-                        Some(false) => *told = Some(None),
-                        None => {}
-                    }
-                }
-            };
-            let acked = self.acked.get(&producer).into_iter().flat_map(|runs| &runs.0);
-            acked.for_each(|run| add(*run, Some(true)));
-            let somewhere = self.acked_somewhere.get(&producer).into_iter().flatten();
-            somewhere.for_each(|(number, count)| add(Run { number: *number, offset: 0, count: *count }, Some(false)));
-            let read = self.read.get(&producer).into_iter().flat_map(|runs| &runs.0);
-            read.for_each(|run| add(*run, None));
-            for (&number, told) in &numbers {
-                let value = Value::new(producer, number);
-                history.on_event(Event::SendInvoked { partition, value });
-                if let Some(offset) = told {
-                    history.on_event(Event::SendAcked { partition, value, offset: offset.and_then(Offset::new) });
                 }
             }
-            let last = numbers.keys().next_back().map_or(0, |number| number + 1);
-            judged_end.insert(producer, if numbers.len() as u64 >= share { last } else { u64::MAX });
+            from = at;
+            if begins {
+                open.push(side);
+            } else if let Some(place) = open.iter().position(|one| *one == side) {
+                open.swap_remove(place);
+            }
         }
-        let mut order = self.order.clone();
-        order.sort_by_key(|(_, run)| run.offset);
-        // A damaged record was read, as what it should have been: it is counted as corrupt, not as lost.
-        let holding: BTreeMap<i64, Value> = self
-            .corrupt
-            .iter()
-            .filter_map(|offset| {
-                let (producer, run) = self.acked.iter().find_map(|(producer, runs)| {
-                    let holds = |run: &&Run| (run.offset..run.offset + run.count as i64).contains(offset);
-                    Some((producer, runs.0.iter().find(holds)?))
-                })?;
-                Some((*offset, Value::new(*producer, run.number + (offset - run.offset) as u64)))
-            })
-            .collect();
-        let reads = order.iter().flat_map(|(producer, run)| {
-            (0..run.count).map(move |step| (run.offset + step as i64, Value::new(*producer, run.number + step)))
-        });
-        let mut reads: Vec<(i64, Value)> = reads.chain(holding).collect();
-        reads.sort_unstable_by_key(|(offset, _)| *offset);
-        let mut consumer = 0;
-        let mut last = None;
-        for (offset, value) in reads {
-            if judged_end.get(&value.producer()).is_some_and(|end| value.number() >= *end) {
+        let right = rising(right.0, &mut differing);
+        differing.sort_unstable_by_key(|one| one.numbers.start);
+        (right, differing)
+    }
+
+    fn somewhere_of(&self, producer: u16) -> impl Iterator<Item = Run> + '_ {
+        let told = self.acked_somewhere.get(&producer).into_iter().flatten();
+        told.map(|(number, count)| Run { number: *number, offset: 0, count: *count })
+    }
+
+    /// What the history is fed of a producer: what differs, where it was read the right records next to it, and the last right one,
+    /// so that an order can be broken and a tail be told from a hole. Rising, none twice.
+    fn fed(&self, producer: u16, right: &[Run], differing: &[Differing]) -> Vec<Range<u64>> {
+        let mut fed: Vec<Range<u64>> = differing.iter().map(|one| one.numbers.clone()).collect();
+        let mut beside = Vec::new();
+        for run in runs_of(&self.read, producer) {
+            for part in run.within(&fed) {
+                let behind = right.partition_point(|one| one.offset < part.offset);
+                if let Some(before) = behind.checked_sub(1).map(|at| right[at]) {
+                    beside.push(before.end().min(before.number + (part.offset - before.offset) as u64) - 1);
+                }
+                beside.extend(right.get(behind).map(|after| after.number));
+            }
+        }
+        beside.extend(right.last().map(|last| last.end() - 1));
+        fed.extend(beside.into_iter().map(|number| number..number + 1));
+        fed.sort_unstable_by_key(|numbers| numbers.start);
+        fed.dedup();
+        fed
+    }
+
+    /// Tells the history what differs in this partition, no more than `judged_max` records; how many more there were.
+    fn judge(&self, partition: u32, judged_max: u64, verdict: &mut Verification) -> u64 {
+        let mut history = History::new();
+        let (mut left, mut unjudged, mut lost, mut lost_beyond) = (judged_max, 0, 0, 0);
+        let mut reads: Vec<(i64, Value)> = Vec::new();
+        let producers: BTreeSet<u16> =
+            self.acked.keys().chain(self.acked_somewhere.keys()).chain(self.read.keys()).copied().collect();
+        for producer in producers {
+            let (right, mut differing) = self.compare(producer);
+            for Differing { numbers, lost: is_lost } in &mut differing {
+                let judged = (numbers.end - numbers.start).min(left);
+                let beyond = numbers.end - numbers.start - judged;
+                left -= judged;
+                numbers.end -= beyond;
+                if *is_lost {
+                    lost += judged;
+                    lost_beyond += beyond;
+                } else {
+                    unjudged += beyond;
+                }
+            }
+            if differing.is_empty() {
                 continue;
             }
-            // Records of others may lie between: each stretch is a consumer of its own, so that a gap accuses nobody.
-            if last.is_some_and(|last| offset != last + 1) {
-                consumer += 1;
-            }
-            last = Some(offset);
-            if let Some(offset) = Offset::new(offset) {
-                history.on_event(Event::Polled { consumer, partition, offset, value: Some(value) });
+            let fed = self.fed(producer, &right, &differing);
+            self.tell_sends(partition, producer, &fed, &mut history);
+            let read = runs_of(&self.read, producer).flat_map(|run| run.within(&fed));
+            reads.extend(
+                read.flat_map(|run| run.records()).map(|(offset, number)| (offset, Value::new(producer, number))),
+            );
+            // A damaged record was read, as what it should have been: it is counted as corrupt, not as lost.
+            let acked = || runs_of(&self.acked, producer).flat_map(|run| run.within(&fed));
+            for offset in &self.corrupt {
+                if let Some(run) = acked().find(|run| run.offsets().contains(offset)) {
+                    reads.push((*offset, Value::new(producer, run.number + (offset - run.offset) as u64)));
+                    lost = lost.saturating_sub(1);
+                }
             }
         }
-        let report = history.finish();
-        let kept = report.anomalies.len() as u64;
-        for anomaly in &report.anomalies {
-            *match anomaly {
-                Anomaly::Lost { .. } | Anomaly::Unseen { .. } => &mut verdict.lost,
-                Anomaly::Duplicate { .. } => &mut verdict.duplicated,
-                Anomaly::Reordered { .. } => &mut verdict.reordered,
-                _ => &mut verdict.other,
-            } += 1;
-            verdict.evidence.push(anomaly.to_string());
-        }
-        // The history counts all and keeps the first of each kind; the rest are of the kinds it kept most of.
-        self.count_beyond(report.anomaly_count - kept, verdict);
-        left_out
+        let found = heard(partition, reads, history, lost, verdict);
+        verdict.lost += found.lost + lost_beyond;
+        verdict.duplicated += found.duplicated;
+        verdict.reordered += found.reordered;
+        verdict.other += found.other;
+        unjudged
     }
 
-    /// Counts anomalies past those the history keeps as evidence, from the runs themselves.
-    fn count_beyond(&self, beyond: u64, verdict: &mut Verification) {
-        if beyond == 0 {
-            return;
-        }
-        let mut lost = 0;
-        for (producer, acked) in &self.acked {
-            let read: BTreeMap<u64, u64> = self
-                .read
-                .get(producer)
-                .into_iter()
-                .flat_map(|runs| &runs.0)
-                .map(|run| (run.number, run.end()))
-                .collect();
-            for run in &acked.0 {
-                let seen: u64 = (run.number..run.end())
-                    .filter(|number| read.range(..=number).next_back().is_some_and(|(_, end)| end > number))
-                    .count() as u64;
-                lost += run.count - seen;
+    /// Every number of `fed` that is known of: acknowledged, or read (then it was sent, though no answer came).
+    fn tell_sends(&self, partition: u32, producer: u16, fed: &[Range<u64>], history: &mut History) {
+        let mut told: BTreeMap<u64, Option<i64>> = BTreeMap::new();
+        let somewhere = self.somewhere_of(producer).flat_map(|run| run.within(fed));
+        told.extend(somewhere.flat_map(|run| run.records()).map(|(_, number)| (number, None)));
+        let acked = runs_of(&self.acked, producer).flat_map(|run| run.within(fed));
+        told.extend(acked.flat_map(|run| run.records()).map(|(offset, number)| (number, Some(offset))));
+        for number in fed.iter().cloned().flatten() {
+            let value = Value::new(producer, number);
+            history.on_event(Event::SendInvoked { partition, value });
+            if let Some(offset) = told.get(&number) {
+                history.on_event(Event::SendAcked { partition, value, offset: offset.and_then(Offset::new) });
             }
         }
-        let more_lost = lost.saturating_sub(verdict.lost).min(beyond);
-        verdict.lost += more_lost;
-        let rest = beyond - more_lost;
-        if verdict.duplicated >= verdict.reordered && verdict.duplicated > 0 {
-            verdict.duplicated += rest;
-        } else if verdict.reordered > 0 {
-            verdict.reordered += rest;
-        } else {
-            verdict.other += rest;
+    }
+}
+
+/// Numbers of a producer that were not told as they should be.
+struct Differing {
+    numbers: Range<u64>,
+    /// Acknowledged, and read by nobody.
+    lost: bool,
+}
+
+/// Who told of a record, and at which distance from its number it lies.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Acked(i64),
+    Somewhere,
+    Read(i64),
+}
+
+/// How far offsets lie from numbers where all is well: read once, acknowledged at most once, and at the same place.
+fn plain_offset(sides: &[Side]) -> Option<i64> {
+    let mut reads = sides.iter().filter_map(|side| if let Side::Read(shift) = side { Some(*shift) } else { None });
+    let shift = reads.next()?;
+    let fits = |side: &Side| {
+        matches!(side, Side::Somewhere) || matches!(side, Side::Acked(other) | Side::Read(other) if *other == shift)
+    };
+    (reads.next().is_none() && sides.len() <= 2 && sides.iter().all(fits)).then_some(shift)
+}
+
+fn runs_of(side: &BTreeMap<u16, Runs>, producer: u16) -> impl Iterator<Item = &Run> {
+    side.get(&producer).into_iter().flat_map(|runs| &runs.0)
+}
+
+/// Those of `runs`, which rise by number, whose offsets rise as well; of two that do not the shorter one differs.
+fn rising(runs: Vec<Run>, differing: &mut Vec<Differing>) -> Vec<Run> {
+    let mut right: Vec<Run> = Vec::new();
+    for run in runs {
+        let mut fits = true;
+        while let Some(last) = right.last().copied().filter(|last| fits && last.offsets().end > run.offset) {
+            fits = last.count <= run.count;
+            let wrong = if fits { right.pop().unwrap_or(last) } else { run };
+            differing.push(Differing { numbers: wrong.number..wrong.end(), lost: false });
+        }
+        if fits {
+            right.push(run);
         }
     }
+    right
+}
+
+/// What the history says once it has heard what was read. Of its anomalies it keeps the first of each kind; `lost` of them, at most,
+/// are losses, and the rest are of the kinds it kept most of.
+fn heard(
+    partition: u32,
+    mut reads: Vec<(i64, Value)>,
+    mut history: History,
+    lost: u64,
+    verdict: &mut Verification,
+) -> Verification {
+    reads.sort_unstable_by_key(|(offset, _)| *offset);
+    let mut consumer = 0;
+    let mut last = None;
+    for (offset, value) in reads {
+        // Others lie between: each stretch is a consumer of its own, so that a gap accuses nobody.
+        if last.is_some_and(|last| offset != last + 1) {
+            consumer += 1;
+        }
+        last = Some(offset);
+        if let Some(offset) = Offset::new(offset) {
+            history.on_event(Event::Polled { consumer, partition, offset, value: Some(value) });
+        }
+    }
+    let report = history.finish();
+    let mut found = Verification::default();
+    for anomaly in &report.anomalies {
+        *match anomaly {
+            Anomaly::Lost { .. } | Anomaly::Unseen { .. } => &mut found.lost,
+            Anomaly::Duplicate { .. } => &mut found.duplicated,
+            Anomaly::Reordered { .. } => &mut found.reordered,
+            _ => &mut found.other,
+        } += 1;
+        verdict.evidence.push(anomaly.to_string());
+    }
+    let beyond = report.anomaly_count - report.anomalies.len() as u64;
+    let more_lost = lost.saturating_sub(found.lost).min(beyond);
+    found.lost += more_lost;
+    *if found.duplicated >= found.reordered && found.duplicated > 0 {
+        &mut found.duplicated
+    } else if found.reordered > 0 {
+        &mut found.reordered
+    } else {
+        &mut found.other
+    } += beyond - more_lost;
+    found
 }
 
 #[cfg(test)]
@@ -600,6 +739,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_again_without_idempotence_is_told_and_blames_nobody() {
+        let repeated =
+            Verification { enabled: true, checked: 9, duplicated: 2, reordered: 1, ..Verification::default() };
+        let accepted = Verification { at_least_once: true, ..repeated.clone() };
+        assert!(!repeated.is_clean() && accepted.is_clean());
+        assert!(accepted.sentence().contains("none lost or altered; 2 duplicated and 1 reordered"));
+        assert!(!Verification { lost: 1, ..accepted }.is_clean());
+    }
+
+    #[test]
+    fn what_retention_removed_is_not_judged_and_said() {
+        let mut ledger = Ledger::default();
+        ledger.on_acked(0, value(0), 10, Some(100));
+        ledger.on_deleted(0, 100..104);
+        (4..10).filter(|number| *number != 7).for_each(|number| ledger.on_read(0, 100 + number as i64, ours(number)));
+        let verdict = ledger.finish();
+        assert_eq!((verdict.checked, verdict.deleted, verdict.lost), (6, 4, 1), "{verdict:?}");
+        assert!(verdict.sentence().contains("4 more were deleted by retention"), "{}", verdict.sentence());
+    }
+
+    #[test]
     fn records_of_others_are_counted_and_not_judged() {
         let mut ledger = Ledger::default();
         ledger.on_acked(0, value(0), 1, Some(100));
@@ -620,12 +780,53 @@ mod tests {
         assert!(ledger.finish().is_clean());
     }
 
+    /// So many records, acknowledged and read in batches of a hundred.
+    fn batches(records: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        for number in (0..records).step_by(100) {
+            ledger.on_acked(0, value(number), 100, Some(number as i64));
+        }
+        (0..records).for_each(|number| ledger.on_read(0, number as i64, ours(number)));
+        ledger
+    }
+
+    #[test]
+    fn one_duplicate_in_a_large_partition_is_one_duplicate() {
+        let mut ledger = batches(10_000);
+        // The batch was refused as one the broker has already: nobody said where it lies.
+        ledger.on_acked(0, value(10_000), 1, None);
+        ledger.on_read(0, 10_000, ours(10_000));
+        ledger.on_read(0, 10_001, ours(77));
+        let verdict = ledger.finish_within(100);
+        let counts = (verdict.lost, verdict.duplicated, verdict.reordered, verdict.other);
+        assert_eq!((counts, verdict.note), ((0, 1, 0, 0), None), "{:?}", verdict.evidence);
+    }
+
+    #[test]
+    fn a_batch_without_an_offset_leaves_a_large_partition_clean() {
+        let mut ledger = batches(10_000);
+        ledger.on_acked(0, value(10_000), 100, None);
+        (10_000..10_100).for_each(|number| ledger.on_read(0, number as i64, ours(number)));
+        let verdict = ledger.finish_within(50);
+        assert!(verdict.is_clean() && verdict.checked == 10_100 && verdict.note.is_none(), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_differs_beyond_the_bound_is_said_and_accuses_nobody() {
+        let mut ledger = batches(1000);
+        (0..300).for_each(|number| ledger.on_read(0, 1000 + number as i64, ours(number)));
+        let verdict = ledger.finish_within(100);
+        assert_eq!((verdict.duplicated, verdict.lost, verdict.other), (100, 0, 0), "{verdict:?}");
+        assert!(verdict.note.as_ref().is_some_and(|note| note.starts_with("200 more records")), "{verdict:?}");
+    }
+
     #[test]
     fn many_losses_are_all_counted() {
         let mut ledger = Ledger::default();
         ledger.on_acked(0, value(0), 1000, Some(0));
+        ledger.on_acked(1, value(0), 1000, Some(0));
         (500..1000).for_each(|number| ledger.on_read(0, number as i64, ours(number)));
-        assert_eq!(ledger.finish().lost, 500);
+        assert_eq!(ledger.finish_within(100).lost, 1500);
     }
 
     #[test]

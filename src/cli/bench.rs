@@ -17,7 +17,7 @@ use super::bench_args::{
     TopicArgs, What,
 };
 use super::bench_show::{Shown, write_table};
-use super::{EXIT_INTERRUPTED, Failure, problems};
+use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure, problems};
 use crate::bench::load::{self, Cancel};
 use crate::bench::omb::{self, OmbWorkload};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
@@ -29,16 +29,13 @@ use crate::bench::{csv, html, units};
 use crate::client::ClientError;
 use crate::compare::targets::quoted;
 
-/// The run went to its end and does not count: it lost records, the host changed, or a --fail-if condition held.
-pub(super) const EXIT_VERDICT: u8 = 6;
-
 /// Runs what the arguments ask for.
 pub(super) fn run(args: BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
     let (plan, output) = match args.what {
         What::Report(args) => return report(&args, out),
         What::Produce(args) => {
             let mut plan = base(Kind::Produce, &args.connection, &args.time, &args.output)?;
-            load_of(&mut plan, &args.load, &args.topic, None)?;
+            load_of(&mut plan, &args.load, &args.topic, &args.time, None)?;
             plan.prebuilt = args.prebuilt;
             (plan, args.output)
         }
@@ -72,7 +69,7 @@ pub(super) fn run(args: BenchArgs, out: &mut impl Write) -> Result<(), Failure> 
 
 fn mixed(kind: Kind, args: &MixedRun) -> Result<Plan, Failure> {
     let mut plan = base(kind, &args.connection, &args.time, &args.output)?;
-    load_of(&mut plan, &args.load, &args.topic, Some(&args.read))?;
+    load_of(&mut plan, &args.load, &args.topic, &args.time, Some(&args.read))?;
     Ok(plan)
 }
 
@@ -116,7 +113,13 @@ fn base(kind: Kind, connection: &ConnectionArgs, time: &TimeArgs, output: &Outpu
 }
 
 /// The load: flags, then the workload file, then the preset, then what the kind has by default.
-fn load_of(plan: &mut Plan, load: &LoadArgs, topic: &TopicArgs, read: Option<&ReadArgs>) -> Result<(), Failure> {
+fn load_of(
+    plan: &mut Plan,
+    load: &LoadArgs,
+    topic: &TopicArgs,
+    time: &TimeArgs,
+    read: Option<&ReadArgs>,
+) -> Result<(), Failure> {
     let file = match &load.workload {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -154,8 +157,10 @@ fn load_of(plan: &mut Plan, load: &LoadArgs, topic: &TopicArgs, read: Option<&Re
     if let Some(size) = size {
         plan.workload.sizes = sizes(&size)?;
     }
-    let zeros = file.randomized == Some(false) && file.payload_file.is_none();
-    plan.workload.payload = load.payload.unwrap_or(if zeros { Payload::Zeros } else { Payload::Random });
+    plan.workload.payload = match load.payload {
+        Some(payload) => payload,
+        None => payload_of(&file).map_err(wrong_call)?,
+    };
     let keyed = || file.keyed.map(|keyed| if keyed { Keys::Uniform(100_000) } else { Keys::None });
     let of_preset = || preset.and_then(|preset| preset.keys.parse().ok());
     plan.workload.keys = load.keys.or_else(keyed).or_else(of_preset).unwrap_or(Keys::None);
@@ -175,10 +180,10 @@ fn load_of(plan: &mut Plan, load: &LoadArgs, topic: &TopicArgs, read: Option<&Re
     plan.outstanding =
         load.outstanding.or(preset.and_then(|preset| preset.outstanding).filter(|_| plan.rate == Rate::Max));
     plan.verify = load.verify;
-    if let Some(minutes) = file.minutes.filter(|_| plan.duration == Plan::default().duration) {
+    if let Some(minutes) = file.minutes.filter(|_| time.duration.is_none() && time.records.is_none()) {
         plan.duration = Duration::from_secs(minutes * 60);
     }
-    if let Some(minutes) = file.warmup_minutes.filter(|_| plan.warmup == Plan::default().warmup) {
+    if let Some(minutes) = file.warmup_minutes.filter(|_| time.warmup.is_none() && time.records.is_none()) {
         plan.warmup = Duration::from_secs(minutes * 60);
     }
     if plan.label.is_empty() {
@@ -190,6 +195,19 @@ fn load_of(plan: &mut Plan, load: &LoadArgs, topic: &TopicArgs, read: Option<&Re
         read_of(plan, read);
     }
     Ok(())
+}
+
+/// What a workload file has in its records, where no flag says. Errors: it has what is not made here.
+fn payload_of(file: &OmbWorkload) -> Result<Payload, String> {
+    match (file.randomized, file.random_share) {
+        (Some(true), Some(share)) if share > 0.0 && share < 1.0 => Err(format!(
+            "randomBytesRatio is {share}: records that are random in part are not made here, and how far they can be \
+             compressed changes the result; choose with --payload random, text, json or zeros"
+        )),
+        (Some(true), Some(0.0)) => Ok(Payload::Zeros),
+        (Some(false), _) if file.payload_file.is_none() => Ok(Payload::Zeros),
+        _ => Ok(Payload::Random),
+    }
 }
 
 fn read_of(plan: &mut Plan, read: &ReadArgs) {
@@ -407,6 +425,38 @@ mod tests {
         assert_eq!(fs::read_to_string(file).unwrap(), alone);
         args.csv = Some(directory.path().join("no such directory/seconds.csv"));
         assert!(report(&args, &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn flags_are_stronger_than_the_workload_file_also_where_they_say_the_default() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(subcommand)]
+            what: What,
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("load.yaml");
+        fs::write(&file, "testDurationMinutes: 15\nwarmupDurationMinutes: 2\n").unwrap();
+        let plan = |words: &str| {
+            let call = ["bench", "e2e", "--workload", file.to_str().unwrap()];
+            let words: Words = clap::Parser::parse_from(call.into_iter().chain(words.split_whitespace()));
+            let What::E2e(args) = words.what else { unreachable!("the call says e2e") };
+            let Ok(plan) = mixed(Kind::EndToEnd, &args) else { panic!("a plain call is refused") };
+            (plan.warmup.as_secs(), plan.duration.as_secs())
+        };
+        assert_eq!(plan(""), (120, 900));
+        assert_eq!(plan("--duration 60s --warmup 10s"), (10, 60));
+    }
+
+    #[test]
+    fn a_workload_file_that_is_random_in_part_asks_for_a_choice() {
+        let of =
+            |randomized, random_share| payload_of(&OmbWorkload { randomized, random_share, ..OmbWorkload::default() });
+        assert!(of(Some(true), Some(0.5)).unwrap_err().contains("--payload"));
+        assert_eq!(of(Some(true), Some(1.0)), Ok(Payload::Random));
+        assert_eq!(of(Some(true), Some(0.0)), Ok(Payload::Zeros));
+        assert_eq!(of(Some(false), Some(0.5)), Ok(Payload::Zeros));
+        assert_eq!(of(None, None), Ok(Payload::Random));
     }
 
     #[test]

@@ -24,11 +24,12 @@ Examples:
   ringlog bench report a.json b.json --html both.html --csv seconds.csv
 
 Latency is counted from the moment a record was meant to be sent, so a broker that stalls is charged for all
-that waited. Without -t a topic is made for the run and deleted after it.
+that waited. Without -t a topic is made for the run and deleted after it. At --rate max a run writes as much as
+the broker takes: tens of gigabytes a minute. Profiles are not read: the call is in the report.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 6 a verdict against the run: records
-were lost, the host changed while measuring, no rate held --slo, or a --fail-if condition held; 130 interrupted
-(what was measured is reported).";
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 errors in the settings, 4 no broker there or no answer in time,
+6 a verdict against the run: records were lost or could not be verified, the host changed while measuring, no rate
+held --slo, or a --fail-if condition held; 130 interrupted (what was measured is reported).";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -139,7 +140,7 @@ pub(super) struct ConnectionsRun {
 pub(super) struct ConnectionArgs {
     #[command(flatten)]
     pub(super) brokers: BrokersArgs,
-    /// The broker's process on this host [default: whoever listens on its port]
+    /// The broker's process on this host [default: whoever listens on its port, where the cluster is that one broker]
     #[arg(long, value_name = "PID")]
     pub(super) pid: Option<u32>,
     /// Where our broker shows its metrics [default: as it says itself]

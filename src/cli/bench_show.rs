@@ -158,9 +158,10 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
         let per_request =
             broker.cpu_us_per_request.map_or_else(String::new, |cost| format!(", {} µs/request", units::digits(cost)));
         let busy = broker.cores_busy.map_or_else(String::new, |busy| format!(", {} cores busy", units::digits(busy)));
+        let of = broker.process.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
         match broker.cpu_ms_per_mb {
-            Some(cost) => Some(format!("{} ms/MB{per_request}{busy}", units::digits(cost))),
-            None => broker.cores_busy.map(|busy| format!("{} cores busy", units::digits(busy))),
+            Some(cost) => Some(format!("{} ms/MB{per_request}{busy}{of}", units::digits(cost))),
+            None => broker.cores_busy.map(|busy| format!("{} cores busy{of}", units::digits(busy))),
         }
     });
     row("broker stages", &|run| {

@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::bench_args::Format;
-use super::{EXIT_INTERRUPTED, Failure};
+use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure};
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::DURATION_MIN;
 use crate::bench::units;
@@ -24,9 +24,6 @@ use crate::compare::report::{Comparison, State};
 use crate::compare::run::{Event, Layout, Outcome, Settings, estimate, run as compare};
 use crate::compare::verdict::{PAIRS_MIN, shown};
 use crate::compare::{html, soak, targets};
-
-/// A target lost records.
-const EXIT_VERDICT: u8 = 6;
 
 const EXAMPLES: &str = "\
 Examples:

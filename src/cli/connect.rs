@@ -1,4 +1,5 @@
-//! The way to a cluster, as every command takes it: flags, the environment, profiles and properties files.
+//! The way to a cluster, as every command takes it: flags, the environment, profiles and properties files. No profile reaches
+//! `bench`, `compare` and `tune`: the call stands in their reports and must be enough to measure the same again.
 //!
 //! Shell: reads files and the environment. Owns the shared flags, their order of strength, and which exit code a failure of the
 //! client has. Does not own what settings mean (`client::settings`). Always: later is stronger among the broker on this host, the

@@ -78,6 +78,8 @@ const EXIT_CONFIG: u8 = 3;
 const EXIT_UNREACHABLE: u8 = 4;
 /// Some of it could not be done.
 const EXIT_PARTIAL: u8 = 5;
+/// What was measured does not count, or a target failed the test: records were lost, the host changed, a condition held.
+const EXIT_VERDICT: u8 = 6;
 /// Ctrl-C, as shells say it.
 const EXIT_INTERRUPTED: u8 = 130;
 

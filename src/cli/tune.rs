@@ -15,11 +15,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::bench::{EXIT_VERDICT, command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
+use super::bench::{command_line, failure, listen_for_ctrl_c, try_path, wrong_call};
 use super::bench_args::Format;
 use super::connect::{BrokersArgs, DEFAULT_BROKER};
 use super::serve_args::key_value;
-use super::{EXIT_INTERRUPTED, Failure};
+use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure};
 use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::Plan as BenchPlan;
 use crate::bench::schedule::Rate;
@@ -233,7 +233,7 @@ pub(super) fn run(args: TuneArgs, out: &mut impl Write) -> Result<(), Failure> {
     for path in [&args.output.html, &args.output.write].into_iter().flatten() {
         try_path(path)?;
     }
-    let now = rfc3339(SystemTime::now());
+    let now = units::rfc3339(SystemTime::now());
     let (mut journal, kept) = if args.output.resume {
         let (journal, kept) = Journal::resume(&path, &question.asked)?;
         (journal, Some(kept))
@@ -559,12 +559,6 @@ fn client_failure(error: anyhow::Error) -> Failure {
             Err(error) => Failure::Operation(error),
         },
     }
-}
-
-/// `2026-11-30T02:45:44Z`
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map_or_else(|_| String::new(), |time| time.round(jiff::Unit::Second).unwrap_or(time).to_string())
 }
 
 /// What is shown meanwhile: a bar on a terminal, a line a trial elsewhere.

@@ -38,6 +38,10 @@ pub(crate) enum Lie {
     Alter,
     /// The number of the format in the header of every batch that is read is another.
     Format,
+    /// The first produce request is done, and its connection closed in place of an answer.
+    HangUp,
+    /// The first fetch is refused, as by a leader that has just lost its office.
+    Moved,
 }
 
 /// How the broker behaves.
@@ -68,6 +72,7 @@ struct State {
     ends: Mutex<Vec<i64>>,
     first_produce: Mutex<Option<Instant>>,
     lied: Mutex<bool>,
+    refused: Mutex<bool>,
 }
 
 /// Ends with its test.
@@ -94,6 +99,7 @@ impl FakeBroker {
                     ends: Mutex::new(vec![0; count]),
                     first_produce: Mutex::new(None),
                     lied: Mutex::new(false),
+                    refused: Mutex::new(false),
                 });
                 ready.send(address).unwrap();
                 tokio::select! {
@@ -152,6 +158,10 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
             at += Duration::from_millis(2);
         }
         let Some(answer) = state.answer(&frame) else { continue };
+        let hangs_up = state.script.lie == Lie::HangUp && header.api == ApiKey::Produce;
+        if hangs_up && !std::mem::replace(&mut state.refused.lock().unwrap(), true) {
+            break;
+        }
         if answers.send((at, answer)).is_err() {
             break;
         }
@@ -312,7 +322,7 @@ impl State {
                 value[last] ^= 1;
             }
             // The records are as they were.
-            Lie::Format => {}
+            Lie::Format | Lie::HangUp | Lie::Moved => {}
         }
     }
 
@@ -320,6 +330,7 @@ impl State {
         let (_, reader) = parse_request_header(frame).unwrap();
         let request = FetchRequest::decode_body(reader, version).unwrap();
         let (logs, ends) = (self.logs.lock().unwrap(), self.ends.lock().unwrap());
+        let refuses = self.script.lie == Lie::Moved && !std::mem::replace(&mut self.refused.lock().unwrap(), true);
         let mut batches = Vec::new();
         let responses = request.topics.iter().map(|topic| FetchTopicResponse {
             topic: topic.topic.clone(),
@@ -334,10 +345,14 @@ impl State {
                         const FORMAT_AT: usize = 16;
                         bytes[FORMAT_AT] ^= 4;
                     }
+                    if refuses {
+                        bytes.clear();
+                    }
                     let records = Records::of_length(bytes.len());
                     batches.push(bytes);
                     FetchPartitionResponse {
                         partition_index: partition.partition,
+                        error_code: if refuses { ErrorCode::NOT_LEADER_OR_FOLLOWER } else { ErrorCode::NONE },
                         high_watermark: ends[index],
                         log_start_offset: 0,
                         records: Some(records),

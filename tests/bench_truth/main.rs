@@ -150,6 +150,32 @@ fn a_stalled_broker_is_charged_in_open_loop_only() {
 }
 
 #[test]
+fn a_stall_that_outlasts_the_run_is_charged_for_every_record_that_was_due() {
+    // The client's buffer is full soon after the stall begins: most records are never sent.
+    let script = Script { stall: Some((Duration::from_millis(200), Duration::from_secs(2))), ..Script::default() };
+    let stalled = |broker: &FakeBroker| Plan {
+        rate: Rate::Fixed(5000.0),
+        arrival: Arrival::Uniform,
+        duration: Duration::from_millis(1200),
+        settings: vec![("buffer.memory".to_owned(), "65536".to_owned())],
+        ..plan(broker)
+    };
+    let broker = FakeBroker::start(script);
+    let run = measure(&stalled(&broker));
+    let response = run.results.response_us.as_ref().unwrap();
+    assert!((5900..=6010).contains(&response.count), "{response:?}");
+    assert!(response.p50 >= 300_000 && run.results.unsent > 4000, "{:?}", run.results);
+    assert!(run.verdict.reasons.iter().any(|why| why.contains("could not be sent")), "{:?}", run.verdict);
+
+    let broker = FakeBroker::start(script);
+    let run = measure(&Plan { kind: Kind::EndToEnd, ..stalled(&broker) });
+    // All that was acknowledged was read, though most of it long after the stop.
+    let end_to_end = run.results.end_to_end_us.as_ref().unwrap();
+    assert!(run.verification.is_clean() && end_to_end.max > 1_500_000, "{end_to_end:?}");
+    assert_eq!(end_to_end.count, run.verification.checked, "{:?}", run.verdict);
+}
+
+#[test]
 fn every_lie_about_acknowledged_records_is_caught() {
     for lie in [Lie::None, Lie::Drop, Lie::Duplicate, Lie::Swap, Lie::Alter] {
         let broker = FakeBroker::start(Script { lie, ..Script::default() });
@@ -163,12 +189,33 @@ fn every_lie_about_acknowledged_records_is_caught() {
             Lie::Duplicate => (0, 1, 0, 0),
             Lie::Swap => (0, 0, 1, 0),
             Lie::Alter => (0, 0, 0, 1),
-            Lie::Format => unreachable!("it has a test of its own"),
+            Lie::Format | Lie::HangUp | Lie::Moved => unreachable!("they have tests of their own"),
         };
         assert_eq!(counts, expected, "{lie:?}: {found:?}");
         assert_eq!(run.verdict.lossy, lie != Lie::None);
         assert_eq!(run.verdict.valid, lie == Lie::None, "{:?}", run.verdict);
     }
+}
+
+#[test]
+fn what_a_producer_without_idempotence_sends_again_is_told_and_blames_nobody() {
+    let broker = FakeBroker::start(Script { lie: Lie::HangUp, ..Script::default() });
+    let plan =
+        Plan { idempotence: Some(false), records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) };
+    let run = measure(&plan);
+    let found = &run.verification;
+    assert!(found.at_least_once && found.duplicated > 0 && found.checked == 200, "{found:?}");
+    assert!(run.verdict.valid && !run.verdict.lossy, "{:?}", run.verdict);
+    assert!(run.verdict.reasons.iter().any(|why| why.starts_with("At least once")), "{:?}", run.verdict);
+}
+
+#[test]
+fn a_leader_that_moves_while_records_are_read_back_is_followed() {
+    let broker = FakeBroker::start(Script { lie: Lie::Moved, ..Script::default() });
+    let run = measure(&Plan { records: Some(200), duration: Duration::from_secs(30), ..plan(&broker) });
+    let found = &run.verification;
+    assert!(found.enabled && found.is_clean() && found.checked == 200, "{found:?}");
+    assert!(run.verdict.valid, "{:?}", run.verdict);
 }
 
 #[test]
