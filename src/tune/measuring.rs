@@ -168,6 +168,7 @@ fn facts(run: &Run) -> Facts {
     Facts {
         software: run.broker.software.clone(),
         brokers: run.broker.brokers,
+        api_fingerprint: run.broker.api_fingerprint.clone(),
         ack_class: run.ack_class.clone(),
         ack_words: run.ack.words.clone(),
         broker_cost_known: run.broker.cpu_ms_per_mb.is_some(),
@@ -182,6 +183,7 @@ fn facts(run: &Run) -> Facts {
 pub fn measured(run: &Run) -> Measured {
     let results = &run.results;
     let end_to_end = (run.kind == "mixed").then_some(results.end_to_end_us.as_ref()).flatten();
+    let histogram = if end_to_end.is_some() { "end_to_end_us" } else { "response_us" };
     let latency = end_to_end.or_else(|| run.headline_latency()).cloned().unwrap_or_default();
     let batches = results.batches.clone().unwrap_or_default();
     let per_second = |count: u64| count as f64 / results.seconds.max(1e-9);
@@ -196,6 +198,7 @@ pub fn measured(run: &Run) -> Measured {
         p999_us: latency.p999 as f64,
         max_us: latency.max as f64,
         mean_us: latency.mean,
+        histogram: run.histograms.get(histogram).cloned().unwrap_or_default(),
         broker_cpu_ms_per_mb: run.broker.cpu_ms_per_mb,
         client_cpu_ms_per_mb: Some(run.generator.cpu_ms_per_mb).filter(|cpu| *cpu > 0.0),
         requests_per_second: per_second(batches.requests),
