@@ -180,6 +180,7 @@ fn asked(plan: &Plan, load: Load) -> Asked {
         mode: "tune".to_owned(),
         bootstrap: "simulated:9092".to_owned(),
         load,
+        connection: Default::default(),
         target: plan.goal.target.name().to_owned(),
         slo: plan.goal.slo.to_string(),
         space: plan.space.to_string(),

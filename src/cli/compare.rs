@@ -40,7 +40,8 @@ Examples:
 Both get the same client, the same settings and the same promise: what survives a killed broker (`written` here, the
 page cache in Kafka), or what survives power loss (`flushed` here, flush.messages=1 in Kafka). Both are warmed up. Each
 workload is measured in pairs, who goes first is drawn at random, and a difference is claimed only when the 95 % interval
-of the paired ratio leaves 1 out.
+of the paired ratio leaves 1 out. Where the client held only the faster one back, it is faster by at least that; rates of
+a load that was offered and carried by both say nothing (\"as offered\").
 
 Kafka's jars are looked for in --kafka-home, KAFKA_HOME and the cache (RINGLOG_CACHE, else ~/.cache/ringlog), and fetched
 with Maven where they are in none of them.
@@ -80,7 +81,7 @@ pub(super) struct CompareArgs {
     /// How long each turn is measured [default: 2s, standard: 4s, full: 15s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
     duration: Option<Duration>,
-    /// Load on each target before anything is measured [default: 6s, standard: 60s, full: 90s]
+    /// Load on each target before anything is measured [default: 10s, standard: 60s, full: 90s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, help_heading = "Measuring")]
     warm: Option<Duration>,
     /// Add a soak of this length (W18): one pair of it, after all others
@@ -143,9 +144,18 @@ pub(super) fn run(args: &CompareArgs, out: &mut impl Write) -> Result<(), Failur
     conclude(&outcome, args, out)?;
     if cancel.is_cancelled() {
         told.say(&format!("interrupted; `--resume` goes on with {}", settings.journal.display()));
-        return Err(Failure::Told(EXIT_INTERRUPTED));
     }
-    Ok(())
+    judge(&outcome.comparison, cancel.is_cancelled())
+}
+
+/// Whether scripts may go on. Interrupted comes first: what was measured is not all that was asked.
+fn judge(comparison: &Comparison, is_interrupted: bool) -> Result<(), Failure> {
+    let is_lossy = comparison.cells.iter().any(|cell| cell.state == State::Lossy);
+    match (is_interrupted, is_lossy) {
+        (true, _) => Err(Failure::Told(EXIT_INTERRUPTED)),
+        (false, true) => Err(Failure::Told(EXIT_VERDICT)),
+        (false, false) => Ok(()),
+    }
 }
 
 fn settings(args: &CompareArgs) -> Result<Settings, Failure> {
@@ -213,7 +223,7 @@ fn listen_for_the_end(cancel: Cancel) {
     _ = std::thread::Builder::new().name("signals".to_owned()).spawn(listening);
 }
 
-/// Writes what was asked for, prints the result, and judges.
+/// Writes what was asked for and prints the result.
 fn conclude(outcome: &Outcome, args: &CompareArgs, out: &mut impl Write) -> Result<(), Failure> {
     let comparison = &outcome.comparison;
     let written =
@@ -226,9 +236,6 @@ fn conclude(outcome: &Outcome, args: &CompareArgs, out: &mut impl Write) -> Resu
     written?;
     if let Some(why) = &outcome.failure {
         return Err(anyhow!("{why} (what was measured before is reported; --resume goes on)").into());
-    }
-    if comparison.cells.iter().any(|cell| cell.state == State::Lossy) {
-        return Err(Failure::Told(EXIT_VERDICT));
     }
     Ok(())
 }
@@ -274,7 +281,7 @@ fn write_table(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> 
                 number(1),
                 finding.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}×", ratio.value)),
                 finding.interval("", "–", ""),
-                finding.word.clone(),
+                finding.claim(),
             ]);
         }
     }
@@ -287,6 +294,9 @@ fn write_table(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> 
         writeln!(out, "{}", line.trim_end())?;
     }
     writeln!(out, "\n{}.", html::tally(comparison))?;
+    if let Some(chance) = html::chance(comparison) {
+        writeln!(out, "{chance}")?;
+    }
     if (comparison.pairs as usize) < PAIRS_MIN {
         writeln!(out, "With fewer than {PAIRS_MIN} pairs nothing is claimed.")?;
     }
@@ -382,6 +392,31 @@ mod tests {
         let settings = settings(&call(&[])).unwrap();
         assert_eq!(settings.targets.map(|target| target.to_argument()), ["ringlog=ringlog", "kafka=kafka"]);
         assert_eq!((settings.pacing.pairs, settings.existing), (5, Existing::Keep));
+    }
+
+    #[test]
+    fn an_interrupted_comparison_says_so_even_when_records_were_lost() {
+        let code = |comparison: &Comparison, is_interrupted| match judge(comparison, is_interrupted) {
+            Ok(()) => 0,
+            Err(Failure::Told(code)) => code,
+            Err(_) => u8::MAX,
+        };
+        let mut comparison = Comparison::default();
+        assert_eq!((code(&comparison, false), code(&comparison, true)), (0, EXIT_INTERRUPTED));
+        let lossy = crate::compare::report::CellReport { state: State::Lossy, ..Default::default() };
+        comparison.cells.push(lossy);
+        assert_eq!((code(&comparison, false), code(&comparison, true)), (EXIT_VERDICT, EXIT_INTERRUPTED));
+    }
+
+    #[test]
+    fn help_tells_how_long_each_preset_warms() {
+        let command = <Call as clap::CommandFactory>::command();
+        let warm = command.get_arguments().find(|argument| argument.get_id() == "warm").unwrap();
+        let help = warm.get_help().unwrap().to_string();
+        for preset in Preset::ALL {
+            let seconds = format!(": {}s", preset.pacing().warm.as_secs());
+            assert!(help.contains(&seconds), "{help} {seconds}");
+        }
     }
 
     #[test]

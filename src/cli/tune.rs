@@ -27,13 +27,14 @@ use crate::bench::target::BenchError;
 use crate::bench::units;
 use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::client::ClientError;
+use crate::config::client_rows::client_row;
 use crate::tune::advice::{self, Verdict};
 use crate::tune::goal::{Goal, Target};
 use crate::tune::grid::{Grid, GridPlan};
 use crate::tune::html::Page;
 use crate::tune::journal::{self, Journal, Kept};
 use crate::tune::like;
-use crate::tune::load::{Asked, Load};
+use crate::tune::load::{Asked, Connection, Load};
 use crate::tune::measuring::{self, Measuring};
 use crate::tune::properties;
 use crate::tune::report::{Answer, GridAnswer};
@@ -249,21 +250,23 @@ pub(super) fn run(args: TuneArgs, out: &mut impl Write) -> Result<(), Failure> {
 
     let cancel = Cancel::default();
     listen_for_ctrl_c(cancel.clone());
-    let measured = measure(&args, &mut question, &mut journal, cancel, resumed_at, facts, &shown);
+    let taken_over = TakenOver { resumed_at, facts };
+    let measured = measure(&args, &mut question, &mut journal, cancel, taken_over, &shown);
     shown.borrow_mut().end();
     if question.course.records().is_empty() {
         // A journal without a trial would only be in the way of the next attempt.
         _ = fs::remove_file(&path);
     }
     let (ended, facts) = measured?;
-    conclude(&args, &question, ended, &facts, &started_at, &path, out)
+    Asking { args: &args, question: &question, facts: &facts, started_at: &started_at }.conclude(ended, &path, out)
 }
 
 /// What the cluster is and how it is spoken to.
 fn connection(args: &TuneArgs) -> Result<BenchPlan, Failure> {
     let settings = args.connection.brokers.words()?;
     // What is turned cannot be held fixed as well.
-    let turned = |name: &str| args.goal.params.iter().any(|knob| knob.name() == name);
+    let java = |name: &str| client_row(name).map_or_else(|| name.to_owned(), |row| row.row.name.to_owned());
+    let turned = |name: &str| args.goal.params.iter().any(|knob| knob.name() == java(name));
     if let Some((name, _)) = settings.iter().find(|(name, _)| turned(name)) {
         return Err(wrong_call(format!(
             "{name} is set and is to be tuned; leave it out of the settings, or of --params"
@@ -333,7 +336,7 @@ fn load(args: &TuneArgs, connection: &BenchPlan, journal: &Path, shown: &Rc<RefC
     Ok(load)
 }
 
-fn question(args: &TuneArgs, connection: BenchPlan, load: Load) -> Result<Question, Failure> {
+fn question(args: &TuneArgs, connection: BenchPlan, mut load: Load) -> Result<Question, Failure> {
     let rate = load.rate().map_err(wrong_call)?;
     let target = args.goal.target.unwrap_or(if rate == Rate::Max { Target::Throughput } else { Target::Latency });
     let goal = Goal { target, slo: args.goal.slo.clone().unwrap_or_default() };
@@ -350,10 +353,13 @@ fn question(args: &TuneArgs, connection: BenchPlan, load: Load) -> Result<Questi
     }
     let seed = args.measuring.seed;
     let base = measuring::base(connection, &load, args.measuring.warmup, seed).map_err(wrong_call)?;
+    let space = space.holding(measuring::held(&base));
+    load.acks.clone_from(&base.acks);
     let asked = Asked {
         mode: if args.measuring.grid { "grid" } else { "tune" }.to_owned(),
         bootstrap: base.bootstrap.clone(),
         load: load.clone(),
+        connection: Connection::of(&base),
         target: target.name().to_owned(),
         slo: goal.slo.to_string(),
         space: space.to_string(),
@@ -411,15 +417,21 @@ fn judged(
     Ok((Some(pick), time))
 }
 
+/// What a journal that is gone on with tells: where its clock stands, and what it knows of the broker.
+struct TakenOver {
+    resumed_at: Duration,
+    facts: Option<Facts>,
+}
+
 fn measure(
     args: &TuneArgs,
     question: &mut Question,
     journal: &mut Journal,
     cancel: Cancel,
-    resumed_at: Duration,
-    facts: Option<Facts>,
+    taken_over: TakenOver,
     shown: &Rc<RefCell<Shown>>,
 ) -> Result<(Ended, Facts), Failure> {
+    let TakenOver { resumed_at, facts } = taken_over;
     let known = facts.is_some();
     if let Step::Done(end) = question.course.clone().next(resumed_at) {
         // The journal holds a whole search: only its answer is wanted.
@@ -450,93 +462,81 @@ fn measure(
     Ok((ended, trial.facts().unwrap_or_default()))
 }
 
-/// Prints and writes the answer, and judges.
-fn conclude(
-    args: &TuneArgs,
-    question: &Question,
-    ended: Ended,
-    facts: &Facts,
-    started_at: &str,
-    journal: &Path,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    let Ended { end, failure } = ended;
-    let written = match &question.course {
-        Course::Search(search) => answer(args, question, search, end, facts, started_at, out)?,
-        Course::Grid(grid) => grid_answer(args, question, grid, end, facts, started_at, out)?,
-    };
-    let go_on = format!("every finished trial is in {}; --resume goes on with it", journal.display());
-    if let Some(error) = failure {
-        out.flush()?;
-        if !args.output.quiet {
-            eprintln!("{go_on}");
-        }
-        return Err(client_failure(error));
-    }
-    if end == End::Interrupted {
-        out.flush()?;
-        if !args.output.quiet {
-            eprintln!("interrupted: {go_on}");
-        }
-        return Err(Failure::Told(EXIT_INTERRUPTED));
-    }
-    if written { Ok(()) } else { Err(Failure::Told(EXIT_VERDICT)) }
+/// What was asked and found out, for whoever tells the answer.
+struct Asking<'a> {
+    args: &'a TuneArgs,
+    question: &'a Question,
+    facts: &'a Facts,
+    started_at: &'a str,
 }
 
-/// Whether something could be recommended.
-fn answer(
-    args: &TuneArgs,
-    question: &Question,
-    search: &Search,
-    end: End,
-    facts: &Facts,
-    started_at: &str,
-    out: &mut impl Write,
-) -> Result<bool, Failure> {
-    let Some(answer) = Answer::of(search, end, &question.asked, facts, started_at) else {
-        return Ok(true);
-    };
-    match args.output.output {
-        Format::Table => out.write_all(answer.text(&question.space, &question.goal).as_bytes())?,
-        Format::Json => print_json(out, &answer)?,
+impl Asking<'_> {
+    /// Prints and writes the answer, and judges.
+    fn conclude(&self, ended: Ended, journal: &Path, out: &mut impl Write) -> Result<(), Failure> {
+        let Ended { end, failure } = ended;
+        let written = match &self.question.course {
+            Course::Search(search) => self.answer(search, end, out)?,
+            Course::Grid(grid) => self.grid_answer(grid, end, out)?,
+        };
+        let go_on = format!("every finished trial is in {}; --resume goes on with it", journal.display());
+        if let Some(error) = failure {
+            out.flush()?;
+            if !self.args.output.quiet {
+                eprintln!("{go_on}");
+            }
+            return Err(client_failure(error));
+        }
+        if end == End::Interrupted {
+            out.flush()?;
+            if !self.args.output.quiet {
+                eprintln!("interrupted: {go_on}");
+            }
+            return Err(Failure::Told(EXIT_INTERRUPTED));
+        }
+        if written { Ok(()) } else { Err(Failure::Told(EXIT_VERDICT)) }
     }
-    if let Some(path) = &args.output.html {
-        let page = page(question, search.drift()).of(&answer);
-        fs::write(path, page).with_context(|| path.display().to_string())?;
-    }
-    let holds = answer.advice.verdict != Verdict::NothingHolds;
-    if let Some(path) = args.output.write.as_ref().filter(|_| holds) {
-        let comments = [
-            format!("{} for {}", answer.tool, question.load.sentence()),
-            answer.advice.headline.clone(),
-            format!("{}, {}, acknowledgement class {}", started_at, question.asked.bootstrap, facts.ack_class),
-        ];
-        let text = properties::file(&question.space, &answer.advice.recommended, &comments);
-        fs::write(path, text).with_context(|| path.display().to_string())?;
-    }
-    Ok(holds)
-}
 
-fn grid_answer(
-    args: &TuneArgs,
-    question: &Question,
-    grid: &Grid,
-    end: End,
-    facts: &Facts,
-    started_at: &str,
-    out: &mut impl Write,
-) -> Result<bool, Failure> {
-    let answer = GridAnswer::of(grid, end, &question.asked, facts, started_at, question.judged_time);
-    let Some(answer) = answer else { return Ok(true) };
-    match args.output.output {
-        Format::Table => out.write_all(answer.text(&question.space, &question.goal).as_bytes())?,
-        Format::Json => print_json(out, &answer)?,
+    /// Whether something could be recommended.
+    fn answer(&self, search: &Search, end: End, out: &mut impl Write) -> Result<bool, Failure> {
+        let Self { args, question, facts, started_at } = self;
+        let Some(answer) = Answer::of(search, end, &question.asked, facts, started_at) else {
+            return Ok(true);
+        };
+        match args.output.output {
+            Format::Table => out.write_all(answer.text(&question.space, &question.goal).as_bytes())?,
+            Format::Json => print_json(out, &answer)?,
+        }
+        if let Some(path) = &args.output.html {
+            let page = page(question, search.drift()).of(&answer);
+            fs::write(path, page).with_context(|| path.display().to_string())?;
+        }
+        let holds = answer.advice.verdict != Verdict::NothingHolds;
+        if let Some(path) = args.output.write.as_ref().filter(|_| holds) {
+            let comments = [
+                format!("{} for {}", answer.tool, question.load.sentence()),
+                answer.advice.headline.clone(),
+                format!("{}, {}, acknowledgement class {}", started_at, question.asked.bootstrap, facts.ack_class),
+            ];
+            let text = properties::file(&question.space, &answer.advice.recommended, &comments);
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(holds)
     }
-    if let Some(path) = &args.output.html {
-        let page = page(question, grid.drift()).of_grid(&answer);
-        fs::write(path, page).with_context(|| path.display().to_string())?;
+
+    fn grid_answer(&self, grid: &Grid, end: End, out: &mut impl Write) -> Result<bool, Failure> {
+        let question = self.question;
+        let answer = GridAnswer::of(grid, end, &question.asked, self.facts, self.started_at, question.judged_time);
+        let Some(answer) = answer else { return Ok(true) };
+        match self.args.output.output {
+            Format::Table => out.write_all(answer.text(&question.space, &question.goal).as_bytes())?,
+            Format::Json => print_json(out, &answer)?,
+        }
+        if let Some(path) = &self.args.output.html {
+            let page = page(question, grid.drift()).of_grid(&answer);
+            fs::write(path, page).with_context(|| path.display().to_string())?;
+        }
+        Ok(true)
     }
-    Ok(true)
 }
 
 fn page<'a>(question: &'a Question, drift: &'a crate::tune::drift::Drift) -> Page<'a> {

@@ -8,6 +8,7 @@ use super::presets::{Cell, Shape};
 use super::report::{CellReport, Measurement, State};
 use super::verdict;
 use crate::bench::recorder::{decode, encode};
+use crate::bench::schedule::Rate;
 
 /// What is known of a cell beside its turns.
 pub(super) struct Known<'a> {
@@ -28,7 +29,11 @@ pub(super) struct Known<'a> {
 /// The report of a cell.
 pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measurement>) -> CellReport {
     let names = known.names;
-    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements);
+    let offered = known.rate.or(match cell.plan.rate {
+        Rate::Fixed(rate) => Some(rate),
+        Rate::Max | Rate::Ramp(..) => None,
+    });
+    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements, offered);
     let classes = [0, 1].map(|target| class(&measurements, target));
     let asked = classes.iter().all(|class| !class.is_empty());
     let (fair, sentence) =
@@ -50,12 +55,12 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
     if state == State::Lossy {
         // A number of a broker that loses records is no number.
         for finding in &mut findings {
-            "no headline: records were lost".clone_into(&mut finding.word);
+            finding.withdraw("no headline: records were lost");
         }
     }
     if state == State::Crossed {
         for finding in &mut findings {
-            "not comparable: different promises".clone_into(&mut finding.word);
+            finding.withdraw("not comparable: different promises");
         }
     }
     for target in [0, 1] {
@@ -94,13 +99,15 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
         name: cell.name.clone(),
         load: cell.load.clone(),
         layout: known.layout.to_owned(),
-        offered: known.rate,
+        seconds: Some(cell.plan.duration.as_secs_f64()),
+        offered,
         offered_share: cell.share,
         classes: classes.to_vec(),
         class_sentence: sentence,
         client: cell.plan.client_facts(),
         commands: known.commands,
         state,
+        lossy: [0, 1].map(|target| loss(&lossy, target)).to_vec(),
         measurements: measurements.into_iter().map(|one| Measurement { histogram: String::new(), ..one }).collect(),
         findings,
         histograms,
@@ -120,6 +127,11 @@ fn class(measurements: &[Measurement], target: usize) -> String {
     classes.join(" or ")
 }
 
+/// What was first found wrong with a target's records.
+fn loss(lossy: &[(usize, String)], target: usize) -> String {
+    lossy.iter().find(|(of, _)| *of == target).map(|(_, why)| why.clone()).unwrap_or_default()
+}
+
 /// Histograms of a target added up; empty where there is none.
 fn merged(measurements: &[Measurement], target: usize) -> String {
     let mut all = crate::bench::recorder::histogram();
@@ -132,7 +144,7 @@ fn merged(measurements: &[Measurement], target: usize) -> String {
     if all.is_empty() { String::new() } else { encode(&all) }
 }
 
-/// Turns of a recorded comparison that stand for this cell's, as `target`'s.
+/// Turns of a recorded comparison that stand for this cell's, as `target`'s. What lost records then has lost them.
 pub(super) fn recorded_turns(
     recorded: &super::report::Comparison,
     place: usize,
@@ -140,10 +152,16 @@ pub(super) fn recorded_turns(
     layout: &str,
     target: usize,
 ) -> (Vec<Measurement>, Option<f64>) {
-    let same = |found: &&CellReport| found.key == cell.key && found.layout == layout && found.load == cell.load;
+    let seconds = Some(cell.plan.duration.as_secs_f64());
+    let same = |found: &&CellReport| {
+        found.key == cell.key && found.layout == layout && found.load == cell.load && found.seconds == seconds
+    };
     let Some(found) = recorded.cells.iter().find(same) else { return (Vec::new(), None) };
-    let turns =
-        found.measurements.iter().filter(|one| one.target == place).map(|one| Measurement { target, ..one.clone() });
+    let lost = found.lossy.get(place).filter(|_| found.state == State::Lossy);
+    let turns = found.measurements.iter().filter(|one| one.target == place).map(|one| {
+        let lossy = lost.filter(|_| one.lossy.is_empty()).unwrap_or(&one.lossy).clone();
+        Measurement { target, lossy, ..one.clone() }
+    });
     let mut turns: Vec<Measurement> = turns.collect();
     if let (Some(first), Some(histogram)) = (turns.first_mut(), found.histograms.get(place)) {
         // The sum of all is kept once; adding it up again gives itself.
@@ -242,5 +260,32 @@ mod tests {
         assert!(recorded_turns(&recorded, 1, &cell("W1"), "pinned", 0).0.is_empty());
         let other = Cell { load: "something else".to_owned(), ..cell("W1") };
         assert!(recorded_turns(&recorded, 1, &other, "shared", 0).0.is_empty());
+        let mut longer = cell("W1");
+        longer.plan.duration *= 2;
+        assert!(recorded_turns(&recorded, 1, &longer, "shared", 0).0.is_empty());
+    }
+
+    #[test]
+    fn a_recorded_target_that_lost_records_has_lost_them() {
+        let known = || Known { lossy: vec![(1, "3 LOST".to_owned())], ..known() };
+        let mut recorded = Comparison::default();
+        recorded.cells.push(cell_report(&cell("W1"), known(), turns(["written", "page-cache"])));
+        let (of_the_loser, _) = recorded_turns(&recorded, 1, &cell("W1"), "shared", 1);
+        assert!(of_the_loser.iter().all(|one| one.lossy == "3 LOST"));
+        let (of_the_other, _) = recorded_turns(&recorded, 0, &cell("W1"), "shared", 0);
+        assert!(of_the_other.iter().all(|one| one.lossy.is_empty()));
+        let again = Known { lossy: Vec::new(), ..known() };
+        assert_eq!(cell_report(&cell("W1"), again, of_the_loser).state, State::Lossy);
+    }
+
+    #[test]
+    fn a_load_that_was_offered_and_carried_has_no_winner() {
+        let known = Known { rate: Some(10.0), ..known() };
+        let mut measured = turns(["written", "page-cache"]);
+        measured.iter_mut().for_each(|one| {
+            one.numbers.insert("records_per_second".to_owned(), 10.0 + 0.01 * one.target as f64);
+        });
+        let report = cell_report(&cell("W1"), known, measured);
+        assert_eq!(report.findings[0].word, "as offered");
     }
 }

@@ -133,10 +133,12 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                     format!("{:.2}×", ratio.value),
                     finding.interval("", " – ", ""),
                     finding.pairs.to_string(),
-                    finding.word.clone(),
+                    finding.claim(),
                 ]);
                 table.row(row);
-                if (finding.pairs as usize) < PAIRS_MIN || finding.word == "client-bound" {
+                if (finding.pairs as usize) < PAIRS_MIN
+                    || matches!(finding.word.as_str(), "client-bound" | "as offered")
+                {
                     continue;
                 }
                 let short = format!("{}: {}", cell_short(comparison, cell), metric.short());
@@ -148,7 +150,7 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
         }
         let caption = format!(
             "{first} over {second}: the geometric mean of the ratio of each pair with its 95 % interval (Student's, of the logarithms). Grey where the interval holds 1: no \
-             difference was shown. Green is where {first} does better, red where {second} does. Rates the client was the limit of are in the table only."
+             difference was shown. Green is where {first} does better, red where {second} does. Rates that the client or the offered load was the limit of are in the table only."
         );
         let svg = if rows.is_empty() { String::new() } else { forest(title, &rows, &left, &right) };
         figures.push(Figure { id: id.to_owned(), title: format!("{title}: ratios"), caption, svg, table });

@@ -136,8 +136,9 @@ fn summary(out: &mut String, comparison: &Comparison) {
     out.push_str("<section id=\"summary\"><h2>What was found</h2>");
     _ = write!(
         out,
-        "<p class=\"cap\">{}. A difference is claimed only where the 95 % interval of the paired ratio leaves 1 out.</p>",
-        escape(&tally(comparison))
+        "<p class=\"cap\">{}. A difference is claimed only where the 95 % interval of the paired ratio leaves 1 out. {}</p>",
+        escape(&tally(comparison)),
+        escape(&chance(comparison).unwrap_or_default())
     );
     out.push_str("<div class=\"scroll\"><table><thead><tr><th>workload</th><th style=\"text-align:left\">what</th>");
     _ = write!(
@@ -169,7 +170,7 @@ fn summary(out: &mut String, comparison: &Comparison) {
                 metric.name(),
                 escape(&number(0)),
                 escape(&number(1)),
-                escape(&finding.word)
+                escape(&finding.claim())
             );
         }
     }
@@ -187,6 +188,17 @@ pub fn tally(comparison: &Comparison) -> String {
         comparison.name(0),
         all - better - worse
     )
+}
+
+/// How many of the claims are expected to be chance's. `None` when nothing was tested.
+pub fn chance(comparison: &Comparison) -> Option<String> {
+    let tested = comparison.cells.iter().flat_map(|cell| &cell.findings).filter(|finding| finding.is_tested()).count();
+    (tested > 0).then(|| {
+        format!(
+            "Of {tested} intervals of 95 % each, {} are expected to miss the truth by chance alone.",
+            units::digits(tested as f64 * crate::bench::stats::MISS)
+        )
+    })
 }
 
 fn weaknesses(out: &mut String, comparison: &Comparison) {

@@ -34,6 +34,12 @@ pub struct Header {
     pub preset: String,
     /// Both targets, as the command line names them.
     pub targets: Vec<String>,
+    /// What runs at each that is started, down to the file: another build is another comparison.
+    pub software: Vec<String>,
+    /// Where brokers have their data.
+    pub directory: String,
+    /// Of the generator, under each layout.
+    pub threads: Vec<u32>,
     /// Layouts of cores.
     pub layouts: Vec<String>,
     /// Keys and plans of the cells.
@@ -251,6 +257,9 @@ fn read(path: &Path) -> Result<Found, String> {
 fn differences(found: &Header, asked: &Header) -> Result<(), String> {
     let pairs = [
         ("targets", found.targets.join(" and "), asked.targets.join(" and ")),
+        ("binaries", found.software.join(" and "), asked.software.join(" and ")),
+        ("directories", found.directory.clone(), asked.directory.clone()),
+        ("generator threads", format!("{:?}", found.threads), format!("{:?}", asked.threads)),
         ("preset", found.preset.clone(), asked.preset.clone()),
         ("layouts", found.layouts.join(", "), asked.layouts.join(", ")),
         ("pairs", found.pairs.to_string(), asked.pairs.to_string()),
@@ -318,6 +327,14 @@ mod tests {
         Journal::open(&path, header(), Existing::Keep).unwrap();
         let other = Header { pairs: 9, ..header() };
         assert!(Journal::open(&path, other, Existing::Resume).unwrap_err().contains("pairs were 5, not 9"));
+        let builds = |version: &str| vec![format!("ringlog {version}, 9 bytes"), "kafka 4.4.0".to_owned()];
+        let first = Header { software: builds("0.1.0"), ..header() };
+        assert!(
+            differences(&first, &Header { software: builds("0.1.1"), ..header() }).unwrap_err().contains("binaries")
+        );
+        assert!(differences(&header(), &Header { directory: "/other".to_owned(), ..header() }).is_err());
+        assert!(differences(&header(), &Header { threads: vec![3], ..header() }).is_err());
+        assert_eq!(differences(&first, &first), Ok(()));
         std::fs::write(&path, "something else\n").unwrap();
         assert!(Journal::open(&path, header(), Existing::Keep).unwrap_err().contains("no journal"));
     }

@@ -1,7 +1,7 @@
 //! The numbers a comparison is made of, and what an acknowledgement promises.
 //!
 //! Pure. Owns which numbers there are, where they lie in a run, which direction is the good one, and the words for it. Always
-//! true: a number that was not measured is absent, never zero.
+//! true: a number that was not measured is absent, never zero; a run whose numbers are not true gives none, and says why.
 
 use super::report::Measurement;
 use crate::bench::report::{Percentiles, Run};
@@ -123,6 +123,11 @@ impl Metric {
         matches!(self, Self::Records | Self::Bytes | Self::Egress | Self::Requests | Self::NoiseBytes)
     }
 
+    /// Whether it is a throughput of the cell's own load, which an open loop offers and a broker can only carry.
+    pub const fn is_offered(self) -> bool {
+        matches!(self, Self::Records | Self::Bytes | Self::Egress | Self::Requests)
+    }
+
     /// Where it lies in a run; of those that a run alone does not have, `None`.
     fn of(self, run: &Run) -> Option<f64> {
         let results = &run.results;
@@ -163,8 +168,20 @@ impl Metric {
 /// Beside the metrics: bytes of a request on average, the abscissa of the cost curve.
 pub const BYTES_PER_REQUEST: &str = "bytes_per_request";
 
+/// Why the numbers of a run are not true: too much of it failed, or nothing was answered. A client that was the limit, a host
+/// that changed and lost records are told of in other ways, beside the numbers; what else there is to say goes with the reasons.
+fn untrue(run: &Run) -> Option<String> {
+    let verdict = &run.verdict;
+    let otherwise_told = verdict.valid || verdict.lossy || verdict.ceiling_drift;
+    (!otherwise_told)
+        .then(|| if verdict.reasons.is_empty() { "the run is not valid".to_owned() } else { verdict.reasons.join(" ") })
+}
+
 /// A turn's numbers from its run.
 pub fn measurement(run: &Run) -> Measurement {
+    if let Some(error) = untrue(run) {
+        return Measurement { started_at: run.started_at.clone(), error, ..Measurement::default() };
+    }
     let mut one = Measurement {
         started_at: run.started_at.clone(),
         ack_class: run.ack_class.clone(),
@@ -249,9 +266,34 @@ mod tests {
         assert_eq!(Metric::from_key("colour"), None);
     }
 
+    fn valid(kind: &str) -> Run {
+        let mut run = Run { kind: kind.to_owned(), ..Run::default() };
+        run.verdict.valid = true;
+        run
+    }
+
+    #[test]
+    fn a_run_that_is_not_valid_gives_no_numbers_and_says_why() {
+        let mut run = valid("produce");
+        run.results.records_per_second = 10.0;
+        run.verdict.valid = false;
+        run.verdict.reasons = vec!["2,000 of 10,000 records failed.".to_owned()];
+        let one = measurement(&run);
+        assert_eq!((one.error.as_str(), one.numbers.is_empty()), ("2,000 of 10,000 records failed.", true));
+        // These are told beside the numbers.
+        for told in [|run: &mut Run| run.verdict.lossy = true, |run: &mut Run| run.verdict.ceiling_drift = true] {
+            let mut run = run.clone();
+            told(&mut run);
+            assert_eq!((measurement(&run).error, measurement(&run).numbers.len()), (String::new(), 1));
+        }
+        run.verdict.valid = true;
+        run.verdict.client_bound = true;
+        assert_eq!((measurement(&run).error, measurement(&run).client_bound), (String::new(), true));
+    }
+
     #[test]
     fn a_run_gives_the_numbers_it_has_and_no_others() {
-        let mut run = Run { kind: "produce".to_owned(), ..Run::default() };
+        let mut run = valid("produce");
         run.results.records_per_second = 10.0;
         run.results.response_us = Some(Percentiles { p50: 7, p99: 9, ..Percentiles::default() });
         run.results.batches =
@@ -268,7 +310,7 @@ mod tests {
 
     #[test]
     fn end_to_end_runs_show_the_latency_that_is_theirs() {
-        let mut run = Run { kind: "e2e".to_owned(), ..Run::default() };
+        let mut run = valid("e2e");
         run.results.response_us = Some(Percentiles { p50: 7, ..Percentiles::default() });
         run.results.end_to_end_us = Some(Percentiles { p50: 70, ..Percentiles::default() });
         run.histograms =

@@ -109,6 +109,9 @@ pub struct CellReport {
     pub load: String,
     /// `shared` or `pinned`.
     pub layout: String,
+    /// Seconds measured in a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Records per second offered; left out in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
@@ -125,6 +128,8 @@ pub struct CellReport {
     pub commands: Vec<String>,
     /// Whether the numbers may be quoted.
     pub state: State,
+    /// What each target lost, duplicated or altered; empty where nothing.
+    pub lossy: Vec<String>,
     /// Every turn that was measured.
     pub measurements: Vec<Measurement>,
     /// What may be said.

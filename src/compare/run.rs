@@ -215,12 +215,21 @@ fn chosen(settings: &Settings) -> Result<(Vec<Cell>, Vec<String>), String> {
 pub fn run(settings: &Settings, cancel: &Cancel, watcher: &mut dyn FnMut(Event)) -> Result<Outcome, String> {
     let (cells, not_covered) = chosen(settings)?;
     let directory = Directory::make(&settings.directory, settings)?;
+    let mut software = Vec::with_capacity(settings.targets.len());
+    for target in &settings.targets {
+        let mut say = |what: String| watcher(Event::Step(what));
+        software.push(Side::software(target, &settings.program, settings.kafka_home.as_deref(), &mut say)?);
+    }
     let header = Header {
         started_at: now(),
         seed: settings.seed,
         pairs: settings.pacing.pairs,
         preset: settings.preset.name().to_owned(),
         targets: settings.targets.iter().map(Target::to_argument).collect(),
+        software,
+        directory: std::path::absolute(&settings.directory)
+            .map_or_else(|_| String::new(), |path| path.display().to_string()),
+        threads: settings.layouts.iter().map(Layout::threads).collect(),
         layouts: settings.layouts.iter().map(|layout| layout.name().to_owned()).collect(),
         cells: cells.iter().map(|cell| format!("{}: {}", cell.key, cell.load)).collect(),
         seconds: settings.pacing.duration.as_secs_f64(),
@@ -365,10 +374,6 @@ impl Leader<'_> {
         };
         let watcher = &mut *self.watcher;
         let mut say = |what: String| watcher(Event::Step(what));
-        // What is missing is better told before anything is started.
-        for target in &self.settings.targets {
-            Side::check(target, &starting, &mut say)?;
-        }
         let first = Side::open(0, &self.settings.targets[0], &starting, &mut say)?;
         let second = Side::open(1, &self.settings.targets[1], &starting, &mut say)?;
         if self.facts.is_empty() {
@@ -446,8 +451,13 @@ impl Leader<'_> {
                         self.journal.add(line)?;
                     }
                     Ok(_) => {}
-                    // It will fail again when it is measured, and be told there.
-                    Err(error) => self.say(format!("{} under {}: {error}", side.facts.name, cell.key)),
+                    // When it is measured nothing is read back: what kept it from being proved is told now.
+                    Err(error) => {
+                        let told = format!("{} under {}: {error}", side.facts.name, cell.key);
+                        self.notes
+                            .push(format!("The unmeasured round, in which records are read back, failed: {told}"));
+                        self.say(told);
+                    }
                 }
                 self.add_warmth(side.index, began);
             }
@@ -531,8 +541,10 @@ impl Leader<'_> {
         let Some((recorded, place)) = &side.recorded else { return Ok(()) };
         let (turns, _) = recorded_turns(recorded, *place, cell, layout.name(), side.index);
         let found = turns.into_iter().find(|one| one.pair == task.pair);
-        let absent =
-            || Measurement { error: "the recorded comparison has no such turn".to_owned(), ..Measurement::default() };
+        let absent = || Measurement {
+            error: "the recorded comparison has no such turn, of as many seconds".to_owned(),
+            ..Measurement::default()
+        };
         let measurement = Measurement { pair: task.pair, target: side.index, ..found.unwrap_or_else(absent) };
         self.journal.add(Line::Turn { layout: number, cell: cell.key.clone(), measurement: Box::new(measurement) })
     }

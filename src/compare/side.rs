@@ -79,19 +79,25 @@ impl Side {
         }
     }
 
-    /// Whether what starting a target takes is here. Errors: what is not, and what to do.
-    pub(super) fn check(target: &Target, starting: &Starting<'_>, say: &mut dyn FnMut(String)) -> Result<(), String> {
-        let named = |error: String| format!("{}: {error}", target.name);
-        match &target.source {
-            Source::Recorded { file } => Self::new(0, target).read_recorded(file).map_err(named),
-            Source::Kafka { home, .. } => {
-                kafka::find(home.as_deref().or(starting.kafka_home), say).map(drop).map_err(named)
-            }
+    /// What would run at a target, or what was recorded of it, down to the file; a broker that runs already is its address. Looks
+    /// before anything is started whether it is there. Errors: what is not, and what to do.
+    pub(super) fn software(
+        target: &Target,
+        program: &Path,
+        kafka_home: Option<&Path>,
+        say: &mut dyn FnMut(String),
+    ) -> Result<String, String> {
+        let found = match &target.source {
+            Source::Recorded { file } => Self::new(0, target).read_recorded(file).and_then(|()| stamp(file)),
+            Source::Kafka { home, .. } => kafka::find(home.as_deref().or(kafka_home), say)
+                .map(|kit| format!("kafka {} in {} on {}", kit.version, kit.libs.display(), kit.java)),
             Source::Ringlog { binary, .. } => {
-                version(binary.as_deref().unwrap_or(starting.program)).map(drop).map_err(named)
+                let binary = binary.as_deref().unwrap_or(program);
+                version(binary).and_then(|version| Ok(format!("ringlog {version}, {}", stamp(binary)?)))
             }
-            Source::Running { .. } => Ok(()),
-        }
+            Source::Running { address, .. } => Ok(address.clone()),
+        };
+        found.map_err(|error| format!("{}: {error}", target.name))
     }
 
     /// Starts or reaches a target.
@@ -274,10 +280,35 @@ impl Side {
     }
 }
 
+/// Tells a file from what replaces it: its path, length and last change.
+fn stamp(file: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    let found = std::fs::metadata(file).map_err(failed)?;
+    let changed = found.modified().map_err(failed)?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(format!("{} of {} bytes, changed at {}", file.display(), found.len(), changed.as_millis()))
+}
+
 /// The first line of `BINARY version`.
 fn version(binary: &Path) -> Result<String, String> {
     let output = std::process::Command::new(binary).arg("--version").stdin(std::process::Stdio::null()).output();
     let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text.lines().next().unwrap_or("unknown version").trim().trim_start_matches("ringlog ").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_build_of_a_file_has_another_stamp() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ringlog");
+        std::fs::write(&file, "one").unwrap();
+        let first = stamp(&file).unwrap();
+        assert_eq!(stamp(&file).unwrap(), first);
+        std::fs::write(&file, "another").unwrap();
+        assert_ne!(stamp(&file).unwrap(), first);
+        assert!(stamp(&directory.path().join("none")).unwrap_err().contains("none"));
+    }
 }

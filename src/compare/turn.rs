@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::brokers::pause;
-use super::metric::{Metric, measurement};
+use super::metric::{self, Metric};
 use super::presets::{Cell, Shape, at_rate, noise};
 use super::report::Measurement;
 use super::side::Side;
@@ -109,8 +109,8 @@ impl Turn<'_> {
     fn load(&self, side: &Side, plan: &Plan, watcher: &mut dyn FnMut(Progress)) -> Result<(Measurement, Run), String> {
         let around = Around::begin(side);
         let run = self.run(plan, watcher)?;
-        let mut one = measurement(&run);
-        around.end(side, plan, &mut one, run.results.bytes, run.verification.enabled);
+        let mut one = measurement(plan, &run)?;
+        around.end(side, plan, &mut one, bytes_of(&run), run.verification.enabled);
         Ok((one, run))
     }
 
@@ -144,6 +144,7 @@ impl Turn<'_> {
             stop.cancel();
             let made = making.join().map_err(|_| "the generator failed".to_owned()).flatten();
             let made = made.and_then(|run| if outlasted { Ok(run) } else { Err("it ended early".to_owned()) });
+            let made = made.and_then(|run| measurement(noise, &run));
             (beside, made.map_err(|error| format!("the noise: {error}")))
         });
         let ((beside, run), noise) = match (beside, noise) {
@@ -163,7 +164,7 @@ impl Turn<'_> {
         for (metric, value) in [
             (Metric::NoiseInflation, inflation),
             (Metric::P99Alone, p99_alone),
-            (Metric::NoiseBytes, Some(noise.results.bytes_per_second)),
+            (Metric::NoiseBytes, noise.number(Metric::Bytes.key())),
         ] {
             one.numbers.extend(value.map(|value| (metric.key().to_owned(), value)));
         }
@@ -213,8 +214,8 @@ impl Turn<'_> {
         for number in 0..stretches.count {
             let warmup = if number == 0 { plan.warmup } else { Duration::ZERO };
             let run = self.run(&Plan { duration: stretches.each, warmup, ..plan.clone() }, watcher)?;
-            bytes += run.results.bytes;
-            taken.push(measurement(&run));
+            bytes += bytes_of(&run);
+            taken.push(measurement(&plan, &run)?);
         }
         let mut one = soak::together(&taken, &stretches);
         around.end(side, &plan, &mut one, bytes, false);
@@ -239,7 +240,8 @@ impl Turn<'_> {
             verify: Verify::Off,
             ..read.clone()
         };
-        let filled = run_apart(&fill, self.cancel, watcher)?;
+        let filled = self.run(&fill, watcher)?;
+        measurement(&fill, &filled)?;
         if filled.results.records < records {
             return Err(format!("only {} of {records} records could be written to be read", filled.results.records));
         }
@@ -288,7 +290,7 @@ impl Turn<'_> {
         if run.verdict.interrupted {
             return Err("interrupted".to_owned());
         }
-        let mut one = measurement(&run);
+        let mut one = measurement(&plan, &run)?;
         let longest = run.results.response_us.as_ref().map(|all| all.max as f64 / 1e6);
         one.numbers.extend(longest.map(|seconds| (Metric::Outage.key().to_owned(), seconds)));
         // Its process changed meanwhile: what it cost is not known.
@@ -297,6 +299,21 @@ impl Turn<'_> {
         });
         Ok(one)
     }
+}
+
+/// What a run of `plan` found. Errors: its numbers are not true, or its records were to be read back and were not.
+fn measurement(plan: &Plan, run: &Run) -> Result<Measurement, String> {
+    let one = metric::measurement(run);
+    match () {
+        () if !one.error.is_empty() => Err(one.error),
+        () if plan.verifies().is_ok() && !run.verification.enabled => Err(run.verification.sentence()),
+        () => Ok(one),
+    }
+}
+
+/// All bytes a run moved, whether measured or while warming up and draining.
+fn bytes_of(run: &Run) -> u64 {
+    run.series.iter().map(|second| second.bytes).sum()
 }
 
 /// The machine and the device as they were before a load.
@@ -315,7 +332,8 @@ impl Around {
         }
     }
 
-    /// Adds to `one` what `bytes` acknowledged since then cost. What `verified` reads back is not the load's.
+    /// Adds to `one` what `bytes` cost: all that were moved since then, for what warm-up and drain cost is counted, too. What
+    /// `verified` reads back is not the load's.
     fn end(self, side: &Side, plan: &Plan, one: &mut Measurement, bytes: u64, verified: bool) {
         // Whoever answers from the page cache pays for the writing later; here it is waited for, and counted. Ringlog's
         // records are on the device when it answers.
@@ -324,7 +342,10 @@ impl Around {
         {
             sync(&data, topic);
         }
-        let after = Self::begin(side);
+        self.add(&Self::begin(side), one, bytes, verified);
+    }
+
+    fn add(&self, after: &Self, one: &mut Measurement, bytes: u64, verified: bool) {
         if let (Some(first), Some(last)) = (self.machine, after.machine) {
             one.steal = host::steal(&first, &last);
             let busy = last.busy_seconds - first.busy_seconds - (after.own_cpu_seconds - self.own_cpu_seconds);
@@ -418,6 +439,54 @@ fn empty_cache(data: &Path, topic: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::report::Second;
+    use crate::bench::verify::Verification;
+
+    #[test]
+    fn a_run_whose_records_were_to_be_read_back_and_were_not_has_no_numbers() {
+        let mut run = Run::default();
+        run.verdict.valid = true;
+        run.verification = Verification::skipped("reading back failed: gone");
+        let plan = |verify| Plan { verify, ..Plan::default() };
+        for asked in [Verify::On, Verify::Auto] {
+            assert!(measurement(&plan(asked), &run).unwrap_err().contains("reading back failed: gone"));
+        }
+        assert!(measurement(&plan(Verify::Off), &run).is_ok());
+        let unverifiable = Plan { acks: "0".to_owned(), ..plan(Verify::Auto) };
+        assert!(measurement(&unverifiable, &run).is_ok());
+        run.verification = Verification { enabled: true, ..Verification::default() };
+        assert!(measurement(&plan(Verify::On), &run).is_ok());
+        run.verdict.valid = false;
+        assert!(measurement(&plan(Verify::Off), &run).is_err());
+    }
+
+    #[test]
+    fn warm_up_and_drain_are_in_what_was_paid_and_in_what_it_is_paid_for() {
+        let costs = |seconds: &[(bool, u64)]| {
+            let second =
+                |(measured, bytes): &(bool, u64)| Second { measured: *measured, bytes: *bytes, ..Second::default() };
+            let run = Run { series: seconds.iter().map(second).collect(), ..Run::default() };
+            let moved: u64 = seconds.iter().map(|(_, bytes)| bytes).sum();
+            let look = |bytes: u64| Around {
+                machine: Some(process::MachineSample { busy_seconds: bytes as f64 * 1e-8, ..Default::default() }),
+                own_cpu_seconds: 0.0,
+                device: Some(process::DeviceSample { written_bytes: bytes * 11 / 10, flushes: 0 }),
+            };
+            let mut one = Measurement {
+                numbers: [(Metric::WriteAmplification.key().to_owned(), 0.0)].into(),
+                ..Measurement::default()
+            };
+            look(0).add(&look(moved), &mut one, bytes_of(&run), false);
+            (one.number(Metric::WriteAmplification.key()), one.number(Metric::SystemCpuPerMb.key()))
+        };
+        let measured_only = costs(&[(true, 1_000_000), (true, 1_000_000)]);
+        let warmed_up =
+            costs(&[(false, 1_000_000), (false, 1_000_000), (true, 1_000_000), (true, 1_000_000), (false, 50)]);
+        for (without, with) in [(measured_only.0, warmed_up.0), (measured_only.1, warmed_up.1)] {
+            assert!((with.unwrap() / without.unwrap() - 1.0).abs() < 0.05, "{measured_only:?} {warmed_up:?}");
+        }
+        assert!((measured_only.0.unwrap() - 1.1).abs() < 1e-6);
+    }
 
     #[test]
     fn only_segments_of_the_topic_are_synced_and_emptied() {

@@ -19,6 +19,12 @@ pub const STEAL_MAX: f64 = 0.02;
 /// A target whose last pairs differ from its first by more than this is told to be still changing.
 const TREND_MAX: f64 = 0.15;
 
+/// Share of the offered rate from which on a load was carried, as `bench` says it.
+const CARRIED_MIN: f64 = 0.97;
+
+/// Turns of both targets that were taken one after the other.
+pub type Pair<'a> = (&'a Measurement, &'a Measurement);
+
 /// What may be said of one number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -32,8 +38,11 @@ pub struct Finding {
     pub ratio: Option<Interval>,
     /// Pairs that were used.
     pub pairs: u32,
-    /// `faster`, `slower`, `cheaper`, … `no difference shown`, `client-bound`, `too few pairs`, `not measured`.
+    /// `faster`, `slower`, `cheaper`, … `no difference shown`, `client-bound`, `as offered`, `too few pairs`, `not measured`.
     pub word: String,
+    /// The client was the limit of the faster one only: it is faster by at least what was measured.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
 }
 
 impl Finding {
@@ -42,6 +51,22 @@ impl Finding {
         let metric = Metric::from_key(&self.metric)?;
         let (better, worse) = metric.words();
         (self.word == better).then_some(true).or_else(|| (self.word == worse).then_some(false))
+    }
+
+    /// The word as people read it.
+    pub fn claim(&self) -> String {
+        if self.at_least { format!("{}, at least", self.word) } else { self.word.clone() }
+    }
+
+    /// Takes back what it claims, for this reason.
+    pub(super) fn withdraw(&mut self, why: &str) {
+        why.clone_into(&mut self.word);
+        self.at_least = false;
+    }
+
+    /// Whether its interval was asked for a difference, so that chance may have answered.
+    pub fn is_tested(&self) -> bool {
+        self.is_better().is_some() || self.word == NO_DIFFERENCE
     }
 
     /// The ends of the ratio's interval with what stands before, between and behind them; nothing for one pair, which has none.
@@ -58,7 +83,10 @@ impl Finding {
             .map(|ratio| format!("{:.2}×{} the {}", ratio.value, self.interval(" [", ", ", "]"), metric.name()))
             .unwrap_or_default();
         match self.is_better() {
-            Some(_) => format!("{first} {} than {second}: {ratio}", self.word),
+            Some(_) => {
+                let at_least = if self.at_least { "at least " } else { "" };
+                format!("{first} {} than {second}: {at_least}{ratio}", self.word)
+            }
             None if ratio.is_empty() => format!("{}: {}", metric.name(), self.word),
             None => format!("{}: {ratio}", self.word),
         }
@@ -66,13 +94,13 @@ impl Finding {
 }
 
 /// The measured pairs, both turns of which have numbers, in order; disturbed ones left out while enough remain.
-pub fn pairs(measurements: &[Measurement]) -> (Vec<(&Measurement, &Measurement)>, Vec<String>) {
+pub fn pairs(measurements: &[Measurement]) -> (Vec<Pair<'_>>, Vec<String>) {
     let good = |target: usize| measurements.iter().filter(move |one| one.target == target && one.error.is_empty());
-    let mut pairs: Vec<(&Measurement, &Measurement)> =
+    let mut pairs: Vec<Pair<'_>> =
         good(0).filter_map(|ours| Some((ours, good(1).find(|theirs| theirs.pair == ours.pair)?))).collect();
     pairs.sort_by_key(|(ours, _)| ours.pair);
     let mut notes = Vec::new();
-    let disturbed = |pair: &&(&Measurement, &Measurement)| pair.0.steal > STEAL_MAX || pair.1.steal > STEAL_MAX;
+    let disturbed = |pair: &&Pair<'_>| pair.0.steal > STEAL_MAX || pair.1.steal > STEAL_MAX;
     let count = pairs.iter().filter(disturbed).count();
     if count > 0 && pairs.len() - count >= PAIRS_MIN {
         pairs.retain(|pair| !disturbed(&pair));
@@ -95,14 +123,69 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// What may be said of each metric.
-pub fn findings(metrics: &[Metric], measurements: &[Measurement]) -> (Vec<Finding>, Vec<String>) {
-    let (pairs, mut notes) = pairs(measurements);
-    let bound = pairs.iter().filter(|(ours, theirs)| ours.client_bound || theirs.client_bound).count();
-    if bound * 2 > pairs.len() {
-        notes.push(format!("Client-bound in {bound} of {} pairs: the rate is the client's as much as the broker's; processor time per unit still compares.", pairs.len()));
+/// The word of an interval that holds 1.
+const NO_DIFFERENCE: &str = "no difference shown";
+
+/// What limits a rate beside the broker.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    /// The client was the limit of this target in most pairs.
+    client: [bool; 2],
+    /// What was offered was carried by both.
+    offer: bool,
+}
+
+impl Limits {
+    fn of(pairs: &[Pair<'_>], offered: Option<f64>) -> Self {
+        let most = |count: usize| count * 2 > pairs.len();
+        let carried = |rate: f64| {
+            (0..2).all(|target| {
+                let rates = pairs.iter().filter_map(|pair| of(pair, target).number(Metric::Records.key()));
+                median(&rates.collect::<Vec<_>>()).is_some_and(|carried| carried >= rate * CARRIED_MIN)
+            })
+        };
+        Self { client: [0, 1].map(|target| most(client_bound(pairs, target))), offer: offered.is_some_and(carried) }
     }
-    let findings = metrics.iter().map(|metric| finding(*metric, &pairs, bound * 2 > pairs.len())).collect();
+
+    /// The word for a rate whose ratio says nothing of the brokers, and else whether the one that is ahead was held back.
+    fn judge(self, metric: Metric, ratio: &Interval) -> (Option<&'static str>, bool) {
+        let differs = stats::finding(ratio) != stats::Finding::NoDifferenceShown;
+        let slower = usize::from(ratio.value > 1.0);
+        match self.client {
+            _ if !metric.is_rate() => (None, false),
+            // The generator's schedule is the same for both, to the record.
+            _ if self.offer && metric.is_offered() && (ratio.value - 1.0).abs() <= 1.0 - CARRIED_MIN => {
+                (Some("as offered"), false)
+            }
+            // Either may be the slower one where none was shown to be.
+            [ours, theirs] if !differs => ((ours || theirs).then_some("client-bound"), false),
+            bound if bound[slower] => (Some("client-bound"), false),
+            bound => (None, bound[1 - slower]),
+        }
+    }
+}
+
+/// Pairs in which the client was the limit of a target.
+fn client_bound(pairs: &[Pair<'_>], target: usize) -> usize {
+    pairs.iter().filter(|pair| of(pair, target).client_bound).count()
+}
+
+fn of<'a>(pair: &Pair<'a>, target: usize) -> &'a Measurement {
+    if target == 0 { pair.0 } else { pair.1 }
+}
+
+/// What may be said of each metric; `offered` records per second, where the load was not as much as the broker takes.
+pub fn findings(metrics: &[Metric], measurements: &[Measurement], offered: Option<f64>) -> (Vec<Finding>, Vec<String>) {
+    let (pairs, mut notes) = pairs(measurements);
+    let limits = Limits::of(&pairs, offered);
+    for (target, which) in ["The first target", "The second target"].into_iter().enumerate() {
+        if limits.client[target] {
+            let (bound, all) = (client_bound(&pairs, target), pairs.len());
+            notes.push(format!("{which} was client-bound in {bound} of {all} pairs: its rate is the client's as much as its own; processor time per unit still compares."));
+        }
+    }
+    let findings: Vec<Finding> = metrics.iter().map(|metric| finding(*metric, &pairs, limits)).collect();
+    notes.extend(metrics.iter().zip(&findings).filter_map(|(metric, found)| left_out(*metric, found, pairs.len())));
     let telling = |place: usize, metric: Metric| {
         place == 0 || matches!(metric, Metric::CpuPerMb | Metric::CpuPerRequest | Metric::CpuPerThousand)
     };
@@ -112,7 +195,16 @@ pub fn findings(metrics: &[Metric], measurements: &[Measurement]) -> (Vec<Findin
     (findings, notes)
 }
 
-fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound: bool) -> Finding {
+/// What is said of pairs without a number (or with a zero, which has no ratio) that others of them have.
+fn left_out(metric: Metric, found: &Finding, pairs: usize) -> Option<String> {
+    let missing = pairs.saturating_sub(found.pairs as usize);
+    (missing > 0 && (found.pairs > 0 || metric.is_rate())).then(|| {
+        let name = metric.name();
+        format!("{missing} of {pairs} pairs are not in the ratio of {name}: it was zero, or not measured, in one of their turns.")
+    })
+}
+
+fn finding(metric: Metric, pairs: &[Pair<'_>], limits: Limits) -> Finding {
     let values: Vec<(f64, f64)> = pairs
         .iter()
         .filter_map(|(ours, theirs)| Some((ours.number(metric.key())?, theirs.number(metric.key())?)))
@@ -121,13 +213,13 @@ fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound:
     let ratio = paired_ratio(&values);
     let used = values.iter().filter(|(ours, theirs)| *ours > 0.0 && *theirs > 0.0).count();
     let (better, worse) = metric.words();
-    let word = match (&ratio, used) {
+    let (limited, held_back) = ratio.as_ref().map_or((None, false), |ratio| limits.judge(metric, ratio));
+    let word = match (&ratio, limited) {
         (None, _) => "not measured",
-        (Some(_), count) if count < PAIRS_MIN => "too few pairs",
-        // A client that is the limit of a rate is the limit of both; a difference could only be its own.
-        (Some(_), _) if client_bound && metric.is_rate() => "client-bound",
-        (Some(ratio), _) => match (stats::finding(ratio), metric.more_is_better()) {
-            (stats::Finding::NoDifferenceShown, _) => "no difference shown",
+        (Some(_), _) if used < PAIRS_MIN => "too few pairs",
+        (Some(_), Some(limited)) => limited,
+        (Some(ratio), None) => match (stats::finding(ratio), metric.more_is_better()) {
+            (stats::Finding::NoDifferenceShown, _) => NO_DIFFERENCE,
             (stats::Finding::Higher, true) | (stats::Finding::Lower, false) => better,
             _ => worse,
         },
@@ -138,16 +230,14 @@ fn finding(metric: Metric, pairs: &[(&Measurement, &Measurement)], client_bound:
         ratio,
         pairs: u32::try_from(used).unwrap_or(u32::MAX),
         word: word.to_owned(),
+        at_least: held_back && used >= PAIRS_MIN,
     }
 }
 
 /// Whether a target was still getting faster (or slower) while it was measured.
-fn trend(metric: Metric, pairs: &[(&Measurement, &Measurement)], target: usize) -> Option<String> {
-    let values: Vec<f64> = pairs
-        .iter()
-        .filter_map(|(ours, theirs)| (if target == 0 { ours } else { theirs }).number(metric.key()))
-        .filter(|value| *value > 0.0)
-        .collect();
+fn trend(metric: Metric, pairs: &[Pair<'_>], target: usize) -> Option<String> {
+    let values: Vec<f64> =
+        pairs.iter().filter_map(|pair| of(pair, target).number(metric.key())).filter(|value| *value > 0.0).collect();
     let third = values.len() / 3;
     if values.len() < PAIRS_MIN || third == 0 {
         return None;
@@ -247,30 +337,30 @@ mod tests {
         }
     }
 
-    fn of(values: &[(f64, f64)]) -> Vec<Measurement> {
+    fn turns(values: &[(f64, f64)]) -> Vec<Measurement> {
         let pairs = values.iter().zip(0..);
         pairs.flat_map(|((ours, theirs), pair)| [measured(0, pair, *ours), measured(1, pair, *theirs)]).collect()
     }
 
     fn word(measurements: &[Measurement]) -> String {
-        findings(&[Metric::Records], measurements).0[0].word.clone()
+        findings(&[Metric::Records], measurements, None).0[0].word.clone()
     }
 
     #[test]
     fn a_difference_is_said_only_when_the_interval_leaves_one_out() {
         let clear = [(20.0, 10.0), (21.0, 10.0), (19.0, 10.0), (20.0, 10.5), (20.5, 10.0)];
-        assert_eq!(word(&of(&clear)), "faster");
-        assert_eq!(word(&of(&clear.map(|(ours, theirs)| (theirs, ours)))), "slower");
+        assert_eq!(word(&turns(&clear)), "faster");
+        assert_eq!(word(&turns(&clear.map(|(ours, theirs)| (theirs, ours)))), "slower");
         assert_eq!(
-            word(&of(&[(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)])),
+            word(&turns(&[(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)])),
             "no difference shown"
         );
     }
 
     #[test]
     fn fewer_than_five_pairs_claim_nothing_and_a_pair_needs_both_turns() {
-        assert_eq!(word(&of(&[(20.0, 10.0); 4])), "too few pairs");
-        let mut broken = of(&[(20.0, 10.0); 5]);
+        assert_eq!(word(&turns(&[(20.0, 10.0); 4])), "too few pairs");
+        let mut broken = turns(&[(20.0, 10.0); 5]);
         broken[3].error = "the broker died".to_owned();
         assert_eq!(word(&broken), "too few pairs");
         assert_eq!(word(&[]), "not measured");
@@ -278,20 +368,63 @@ mod tests {
 
     #[test]
     fn a_rate_the_client_limited_is_no_win_but_its_cost_is() {
-        let mut all = of(&[(20.0, 10.0); 5]);
+        let mut all = turns(&[(20.0, 10.0); 5]);
         for one in &mut all {
             one.client_bound = true;
             one.numbers.insert("cpu_ms_per_mb".to_owned(), if one.target == 0 { 1.0 } else { 3.0 });
         }
-        let (findings, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all);
+        let (findings, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all, None);
         assert_eq!((findings[0].word.as_str(), findings[1].word.as_str()), ("client-bound", "cheaper"));
-        assert!(notes[0].contains("Client-bound in 5 of 5"));
+        assert!(notes[0].contains("The first target was client-bound in 5 of 5"), "{notes:?}");
         assert_eq!(findings[1].is_better(), Some(true));
     }
 
     #[test]
+    fn a_client_that_held_only_the_faster_one_back_takes_no_difference_away() {
+        let bound = |values: &[(f64, f64)], targets: &[usize]| {
+            let mut all = turns(values);
+            all.iter_mut().for_each(|one| one.client_bound = targets.contains(&one.target));
+            let found = findings(&[Metric::Records], &all, None).0.remove(0);
+            (found.claim(), found.is_better(), found.sentence("a", "b"))
+        };
+        let (claim, better, sentence) = bound(&[(20.0, 10.0); 5], &[0]);
+        assert_eq!((claim.as_str(), better), ("faster, at least", Some(true)));
+        assert!(sentence.starts_with("a faster than b: at least 2.00×"), "{sentence}");
+        assert_eq!(bound(&[(10.0, 20.0); 5], &[1]).0, "slower, at least");
+        assert_eq!(bound(&[(20.0, 10.0); 5], &[1]).0, "client-bound");
+        assert_eq!(bound(&[(20.0, 10.0); 5], &[0, 1]).0, "client-bound");
+        let same = [(10.0, 11.0), (11.0, 10.0), (10.0, 10.0), (10.2, 10.0), (9.9, 10.0)];
+        assert_eq!(bound(&same, &[0]).0, "client-bound");
+    }
+
+    #[test]
+    fn a_rate_that_was_offered_and_carried_by_both_is_no_win() {
+        let mut all = turns(&[(100.0, 100.1), (100.0, 100.1), (100.0, 100.2), (100.0, 100.1), (100.0, 100.1)]);
+        for one in &mut all {
+            one.numbers.insert(Metric::NoiseBytes.key().to_owned(), if one.target == 0 { 2.0 } else { 1.0 });
+        }
+        let words = |all: &[Measurement], offered| {
+            let found = findings(&[Metric::Records, Metric::NoiseBytes], all, offered).0;
+            found.into_iter().map(|found| found.word).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&all, None), ["slower", "faster"]);
+        assert_eq!(words(&all, Some(100.0)), ["as offered", "faster"], "the noise is as fast as answers come");
+        assert_eq!(words(&all, Some(150.0))[0], "slower", "it was not carried");
+    }
+
+    #[test]
+    fn pairs_without_a_number_are_told() {
+        let mut all = turns(&[(20.0, 10.0); 6]);
+        all[3].numbers.clear();
+        let (found, notes) = findings(&[Metric::Records, Metric::CpuPerMb], &all, None);
+        assert_eq!((found[0].pairs, found[0].word.as_str()), (5, "faster"));
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("1 of 6 pairs are not in the ratio of records per second"), "{notes:?}");
+    }
+
+    #[test]
     fn disturbed_pairs_go_while_enough_remain() {
-        let mut all = of(&[(20.0, 10.0); 7]);
+        let mut all = turns(&[(20.0, 10.0); 7]);
         all[0].steal = 0.5;
         let (kept, notes) = pairs(&all);
         assert_eq!(kept.len(), 6);
@@ -306,7 +439,7 @@ mod tests {
     #[test]
     fn a_target_that_still_warms_up_is_told() {
         let warming = [(10.0, 10.0), (10.0, 12.0), (10.0, 14.0), (10.0, 16.0), (10.0, 18.0), (10.0, 20.0)];
-        let (_, notes) = findings(&[Metric::Records], &of(&warming));
+        let (_, notes) = findings(&[Metric::Records], &turns(&warming), None);
         assert!(notes.iter().any(|note| note.starts_with("The second target was still changing")), "{notes:?}");
     }
 
@@ -332,12 +465,12 @@ mod tests {
 
     #[test]
     fn sentences_say_who_what_and_how_sure() {
-        let (findings, _) = findings(&[Metric::Records], &of(&[(20.0, 10.0); 5]));
+        let (findings, _) = findings(&[Metric::Records], &turns(&[(20.0, 10.0); 5]), None);
         assert_eq!(
             findings[0].sentence("ringlog", "kafka"),
             "ringlog faster than kafka: 2.00× [2.00, 2.00] the records per second"
         );
-        let (findings, _) = super::findings(&[Metric::Records], &of(&[(20.0, 10.0)]));
+        let (findings, _) = super::findings(&[Metric::Records], &turns(&[(20.0, 10.0)]), None);
         assert_eq!(findings[0].sentence("ringlog", "kafka"), "too few pairs: 2.00× the records per second");
     }
 

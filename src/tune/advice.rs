@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use super::effects::{AS_GOOD, Effect, Matters};
 use super::goal::{Goal, Target};
-use super::load::Load;
+use super::load::{Asked, Load};
 use super::model;
 use super::search::{End, LOOK_MISS, Search, Summary};
 use super::space::{Knob, Point, Space};
 use super::trial::{Facts, Measured};
 use crate::bench::stats::{Interval, paired_ratio_missing};
 use crate::bench::units;
+use crate::config::client_rows::client_row;
 
 /// Share of batches below which linger is said to play no part.
 const HARDLY_EVER: f64 = 0.05;
@@ -92,7 +93,7 @@ pub fn gain(goal: &Goal, pairs: &[(&Measured, &Measured)], miss: f64) -> Option<
 pub fn advise(
     search: &Search,
     end: End,
-    load: &Load,
+    asked: &Asked,
     facts: &Facts,
     effects: &[Effect],
     model: &model::Report,
@@ -113,7 +114,7 @@ pub fn advise(
         _ => Verdict::KeepDefaults,
     };
     let recommended = if verdict == Verdict::KeepDefaults { default.clone() } else { pick.clone() };
-    let mut words = Words { goal, space, load, facts, sentences: Vec::new() };
+    let mut words = Words { goal, space, load: &asked.load, facts, sentences: Vec::new() };
     let headline = words.headline(&verdict, best, of(&default), gain.as_ref(), default_holds);
     words.how_it_ended(search, end);
     words.batches(best);
@@ -123,7 +124,7 @@ pub fn advise(
     words.model(model, of(&recommended));
     words.doubts(search, best);
     let sentences = words.sentences;
-    Some(Advice { verdict, recommended, pick, gain, headline, sentences, held_fixed: held_fixed(space, load) })
+    Some(Advice { verdict, recommended, pick, gain, headline, sentences, held_fixed: held_fixed(space, asked) })
 }
 
 struct Words<'a> {
@@ -356,22 +357,35 @@ impl Words<'_> {
     }
 }
 
-fn held_fixed(space: &Space, load: &Load) -> Vec<(String, String)> {
+fn held_fixed(space: &Space, asked: &Asked) -> Vec<(String, String)> {
+    let (load, settings) = (&asked.load, &asked.connection.settings);
+    let java = |name: &str| client_row(name).map_or_else(|| name.to_owned(), |row| row.row.name.to_owned());
+    let given: Vec<String> = settings.keys().map(|name| java(name)).collect();
     let mut list: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| list.push((name.to_owned(), value));
     add("load", load.sentence());
     add("acks", load.acks.clone());
-    let searched = |knob: Knob| space.factors.iter().any(|factor| factor.knob == knob);
     for knob in Knob::ALL {
         let reads = knob != Knob::FetchMinBytes || load.consumers > 0;
-        if !searched(knob) && reads {
-            let value =
-                if knob == Knob::Partitions { load.partitions.to_string() } else { knob.word(knob.kafka_default(1)) };
-            add(knob.name(), value);
+        if !space.searches(knob) && reads {
+            add(
+                knob.name(),
+                if knob == Knob::Partitions { load.partitions.to_string() } else { knob.word(space.held(knob)) },
+            );
         }
     }
-    add("enable.idempotence", if load.acks == "all" { "true" } else { "false" }.to_owned());
-    add("buffer.memory", "33554432".to_owned());
+    let idempotence = if load.acks == "all" { "true" } else { "false" };
+    for (name, value) in [("enable.idempotence", idempotence), ("buffer.memory", "33554432")] {
+        if !given.iter().any(|given| given == name) {
+            add(name, value.to_owned());
+        }
+    }
+    // Knobs and acks are told above, whoever set them.
+    for ((name, value), java) in settings.iter().zip(&given) {
+        if java != "acks" && !Knob::ALL.iter().any(|knob| knob.name() == java) {
+            add(name, value.clone());
+        }
+    }
     add("broker", "its settings and those of the host as they are".to_owned());
     if load.offered().is_none() {
         add(
@@ -414,10 +428,37 @@ mod tests {
         assert_eq!(number(&goal(Target::Cost), 0.84), "0.840 ms of CPU per MB");
     }
 
+    fn asked(settings: &[(&str, &str)]) -> Asked {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Asked {
+            mode: "tune".to_owned(),
+            bootstrap: String::new(),
+            load: Load::default(),
+            connection: crate::tune::load::Connection { settings, ..Default::default() },
+            target: String::new(),
+            slo: String::new(),
+            space: String::new(),
+            budget_seconds: 1,
+            warmup_seconds: 1,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_was_given_is_listed_as_it_was_given() {
+        let space = Space::new(&[Knob::Linger], 6).unwrap().holding(vec![(Knob::BatchSize, 65_536)]);
+        let listed =
+            held_fixed(&space, &asked(&[("batch.size", "65536"), ("buffer.memory", "99"), ("client.id", "x")]));
+        for (name, value) in [("batch.size", "65536"), ("buffer.memory", "99"), ("client.id", "x")] {
+            let found: Vec<&str> = listed.iter().filter(|pair| pair.0 == name).map(|pair| pair.1.as_str()).collect();
+            assert_eq!(found, [value], "{name}");
+        }
+    }
+
     #[test]
     fn what_was_not_turned_is_listed() {
         let space = Space::new(&[Knob::BatchSize, Knob::Linger], 6).unwrap();
-        let names: Vec<String> = held_fixed(&space, &Load::default()).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = held_fixed(&space, &asked(&[])).into_iter().map(|(name, _)| name).collect();
         for name in ["acks", "compression.type", "partitions", "outstanding"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }

@@ -16,7 +16,7 @@ use super::trial::Facts;
 
 /// Rises when a line changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
-/// A journal larger than this is not one: a thousand trials are a megabyte.
+/// A journal larger than this is not one: a thousand trials are three megabytes.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::load::Load;
+    use crate::tune::load::{Connection, Load};
     use crate::tune::search::{Order, Purpose};
     use crate::tune::trial::Measured;
     use std::time::Duration;
@@ -205,6 +205,7 @@ mod tests {
             mode: "tune".to_owned(),
             bootstrap: "localhost:9092".to_owned(),
             load: Load::default(),
+            connection: Connection::default(),
             target: "latency".to_owned(),
             slo: String::new(),
             space: "linger.ms: 0 5".to_owned(),

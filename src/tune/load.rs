@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::LoadShape;
+use crate::bench::plan::{Plan, TopicPlan};
 use crate::bench::schedule::Rate;
 use crate::bench::units;
 use crate::bench::workload::{KEY_BYTES, Keys, Payload, Sizes, Workload};
@@ -124,6 +125,44 @@ impl Load {
     }
 }
 
+/// Where trials go, and how: what changes the numbers beside the load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Connection {
+    /// Client settings that are held fixed. Those that let one in are not told: some are secrets.
+    pub settings: BTreeMap<String, String>,
+    /// Written to; absent where a topic is made for each trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Of topics that are made.
+    pub topic_settings: BTreeMap<String, String>,
+    /// Of topics that are made; -1 leaves it to the broker.
+    pub replication: i16,
+    /// Of the generator.
+    pub threads: u32,
+    /// The broker's process, where it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+impl Connection {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let lets_in = |name: &str| name.starts_with("sasl.") || name.starts_with("ssl.");
+        Self {
+            settings: plan.settings.iter().filter(|(name, _)| !lets_in(name)).cloned().collect(),
+            topic: match &plan.topic {
+                TopicPlan::Named(name) => Some(name.clone()),
+                TopicPlan::Own => None,
+            },
+            topic_settings: plan.topic_settings.iter().cloned().collect(),
+            replication: plan.replication,
+            threads: plan.threads,
+            pid: plan.pid,
+        }
+    }
+}
+
 /// What was asked: two journals with the same answer to this question may be joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
@@ -133,6 +172,9 @@ pub struct Asked {
     pub bootstrap: String,
     /// What is sent.
     pub load: Load,
+    /// Where to, and how.
+    #[serde(default)]
+    pub connection: Connection,
     /// `latency`, `throughput`, `cost`.
     pub target: String,
     /// Empty when nothing must hold.
@@ -158,9 +200,10 @@ impl Asked {
 fn first_difference(name: &str, mine: &serde_json::Value, theirs: &serde_json::Value) -> Option<String> {
     use serde_json::Value::Object;
     match (mine, theirs) {
-        (Object(mine), Object(theirs)) => mine.iter().find_map(|(key, value)| {
+        (Object(mine), Object(theirs)) => mine.keys().chain(theirs.keys()).find_map(|key| {
             let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-            first_difference(&name, value, theirs.get(key).unwrap_or(&serde_json::Value::Null))
+            let of = |object: &serde_json::Map<String, serde_json::Value>| object.get(key).cloned().unwrap_or_default();
+            first_difference(&name, &of(mine), &of(theirs))
         }),
         _ if mine == theirs => None,
         _ => Some(format!("{name} was {mine} and is {theirs} now")),
@@ -355,6 +398,39 @@ mod tests {
         assert_eq!((like.rate, like.keys.as_str()), (None, "none"));
         assert!(like.sentences.iter().any(|sentence| sentence.contains("give --rate")));
         assert!(likeness(&seen[..50], 1.0).unwrap_err().contains("too few"));
+    }
+
+    #[test]
+    fn the_same_load_on_another_topic_or_by_another_client_is_another_question() {
+        let asked = |plan: &Plan| Asked {
+            mode: "tune".to_owned(),
+            bootstrap: plan.bootstrap.clone(),
+            load: Load::default(),
+            connection: Connection::of(plan),
+            target: "latency".to_owned(),
+            slo: String::new(),
+            space: String::new(),
+            budget_seconds: 60,
+            warmup_seconds: 1,
+            seed: 1,
+        };
+        let pairs = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        let first = asked(&Plan::default());
+        let flushed = asked(&Plan { topic_settings: pairs("flush.messages", "1"), ..Plan::default() });
+        let settings = "connection.topic_settings.flush.messages";
+        assert_eq!(first.difference(&flushed), Some(format!("{settings} was null and is \"1\" now")));
+        assert_eq!(flushed.difference(&first), Some(format!("{settings} was \"1\" and is null now")));
+        for other in [
+            Plan { topic: TopicPlan::Named("t".to_owned()), ..Plan::default() },
+            Plan { replication: 3, ..Plan::default() },
+            Plan { settings: pairs("batch.size", "65536"), ..Plan::default() },
+            Plan { threads: 2, ..Plan::default() },
+            Plan { pid: Some(7), ..Plan::default() },
+        ] {
+            assert!(first.difference(&asked(&other)).is_some(), "{other:?}");
+        }
+        let secret = asked(&Plan { settings: pairs("sasl.jaas.config", "password"), ..Plan::default() });
+        assert!(!serde_json::to_string(&secret).unwrap().contains("password"), "a journal keeps no secrets");
     }
 
     #[test]

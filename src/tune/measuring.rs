@@ -2,18 +2,21 @@
 //!
 //! Shell: opens sockets, makes topics, reads clocks. Owns how a point becomes a plan of bench and a run becomes a measurement.
 //! Always true: a topic made for a trial is deleted after it; what bench says against a run is kept beside its numbers; the clock
-//! goes on from where a journal ended.
+//! goes on from where a journal ended; a client setting that was given is what is measured and what is told.
 
 use std::time::{Duration, Instant};
 
 use super::load::Load;
-use super::space::{Knob, Point, Space};
+use super::space::{CODECS, Knob, Point, Space};
 use super::trial::{Facts, Measured, Trial, TrialError};
 use crate::bench::load::{self, Cancel, Progress};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use crate::bench::report::Run;
 use crate::bench::schedule::Rate;
 use crate::bench::target::BenchError;
+use crate::client::settings::Acks;
+use crate::client::{ProducerSettings, Settings as _};
+use crate::config::client_rows::ClientRole;
 
 /// What each producer of a closed loop may have outstanding, in full batches per request in flight: one on its way, one filling.
 const OUTSTANDING_BATCHES: u64 = 2;
@@ -38,8 +41,8 @@ pub struct Measuring<'a> {
     facts: Option<Facts>,
 }
 
-/// The plan that all trials have in common. `connection` carries addresses, settings, process and topic. Errors: the load
-/// cannot be read.
+/// The plan that all trials have in common. `connection` carries addresses, settings, process and topic; its settings are stronger
+/// than the load. Errors: the load cannot be read.
 pub fn base(connection: Plan, load: &Load, warmup: Duration, seed: u64) -> Result<Plan, String> {
     let workload = load.workload(seed)?;
     let plan = Plan {
@@ -60,7 +63,40 @@ pub fn base(connection: Plan, load: &Load, warmup: Duration, seed: u64) -> Resul
         ..connection
     };
     plan.check()?;
-    Ok(plan)
+    Ok(settled(plan))
+}
+
+/// The plan with what its client settings say in the fields they are stronger than. Wrong settings are told when they are used.
+fn settled(mut plan: Plan) -> Plan {
+    let words = plan.client_words(ClientRole::Producer);
+    let builder = words.iter().fold(ProducerSettings::builder(), |builder, (name, value)| builder.set(name, value));
+    let Ok(settings) = builder.build() else { return plan };
+    let acks = match settings.acks {
+        Acks::None => "0",
+        Acks::Leader => "1",
+        Acks::All => "all",
+    };
+    acks.clone_into(&mut plan.acks);
+    (plan.batch_size, plan.linger) = (settings.batch_size as u64, settings.linger);
+    plan.in_flight = u32::try_from(settings.max_in_flight).unwrap_or(u32::MAX);
+    let level = settings.compression_level.map_or_else(String::new, |level| format!(":{level}"));
+    plan.compression = format!("{}{level}", settings.compression.name());
+    plan
+}
+
+/// Where the base plan holds the knobs of a client that are not searched.
+pub fn held(base: &Plan) -> Vec<(Knob, u64)> {
+    let codec = base.compression.split(':').next().unwrap_or_default();
+    let codec = CODECS.iter().position(|name| *name == codec).unwrap_or(0);
+    let fetch = base.settings.iter().rev().find(|(name, _)| name == Knob::FetchMinBytes.name());
+    let fetch = fetch.and_then(|(_, value)| value.parse().ok());
+    let of_producer = [
+        (Knob::BatchSize, base.batch_size),
+        (Knob::Linger, u64::try_from(base.linger.as_millis()).unwrap_or(u64::MAX)),
+        (Knob::Compression, codec as u64),
+        (Knob::InFlight, u64::from(base.in_flight)),
+    ];
+    of_producer.into_iter().chain(fetch.map(|bytes| (Knob::FetchMinBytes, bytes))).collect()
 }
 
 impl<'a> Measuring<'a> {
@@ -105,19 +141,18 @@ impl<'a> Measuring<'a> {
     fn plan(&self, point: &Point, duration: Duration) -> Plan {
         let value = |knob| self.space.value(point, knob);
         let small = |knob| u32::try_from(value(knob)).unwrap_or(u32::MAX);
-        let mut plan = Plan {
-            duration,
-            batch_size: value(Knob::BatchSize),
-            linger: Duration::from_millis(value(Knob::Linger)),
-            compression: Knob::Compression.word(value(Knob::Compression)),
-            in_flight: small(Knob::InFlight),
-            ..self.base.clone()
-        };
-        if self.space.factors.iter().any(|factor| factor.knob == Knob::Partitions) {
-            plan.partitions = small(Knob::Partitions);
-        }
-        if plan.kind == Kind::Mixed {
-            plan.settings.push((Knob::FetchMinBytes.name().to_owned(), value(Knob::FetchMinBytes).to_string()));
+        let mut plan = Plan { duration, ..self.base.clone() };
+        for factor in &self.space.factors {
+            match factor.knob {
+                Knob::BatchSize => plan.batch_size = value(Knob::BatchSize),
+                Knob::Linger => plan.linger = Duration::from_millis(value(Knob::Linger)),
+                Knob::Compression => plan.compression = Knob::Compression.word(value(Knob::Compression)),
+                Knob::InFlight => plan.in_flight = small(Knob::InFlight),
+                Knob::Partitions => plan.partitions = small(Knob::Partitions),
+                Knob::FetchMinBytes => {
+                    plan.settings.push((Knob::FetchMinBytes.name().to_owned(), value(Knob::FetchMinBytes).to_string()));
+                }
+            }
         }
         if plan.rate == Rate::Max && plan.outstanding.is_none() {
             let in_batch = (value(Knob::BatchSize) as f64 / self.record_bytes.max(1.0)).ceil() as u64;
@@ -145,8 +180,12 @@ impl<'a> Measuring<'a> {
         if self.cancel.is_cancelled() || run.verdict.interrupted {
             return Err(TrialError::Interrupted);
         }
-        self.facts.get_or_insert_with(|| facts(&run));
-        Ok(measured(&run))
+        let now = facts(&run);
+        let known = self.facts.get_or_insert_with(|| now.clone());
+        match known.other_broker(&now) {
+            Some(why) => Err(TrialError::Failed(anyhow::Error::msg(why))),
+            None => Ok(measured(&run)),
+        }
     }
 }
 
@@ -168,6 +207,7 @@ fn facts(run: &Run) -> Facts {
     Facts {
         software: run.broker.software.clone(),
         brokers: run.broker.brokers,
+        api_fingerprint: run.broker.api_fingerprint.clone(),
         ack_class: run.ack_class.clone(),
         ack_words: run.ack.words.clone(),
         broker_cost_known: run.broker.cpu_ms_per_mb.is_some(),
@@ -182,6 +222,7 @@ fn facts(run: &Run) -> Facts {
 pub fn measured(run: &Run) -> Measured {
     let results = &run.results;
     let end_to_end = (run.kind == "mixed").then_some(results.end_to_end_us.as_ref()).flatten();
+    let histogram = if end_to_end.is_some() { "end_to_end_us" } else { "response_us" };
     let latency = end_to_end.or_else(|| run.headline_latency()).cloned().unwrap_or_default();
     let batches = results.batches.clone().unwrap_or_default();
     let per_second = |count: u64| count as f64 / results.seconds.max(1e-9);
@@ -196,6 +237,7 @@ pub fn measured(run: &Run) -> Measured {
         p999_us: latency.p999 as f64,
         max_us: latency.max as f64,
         mean_us: latency.mean,
+        histogram: run.histograms.get(histogram).cloned().unwrap_or_default(),
         broker_cpu_ms_per_mb: run.broker.cpu_ms_per_mb,
         client_cpu_ms_per_mb: Some(run.generator.cpu_ms_per_mb).filter(|cpu| *cpu > 0.0),
         requests_per_second: per_second(batches.requests),
@@ -216,4 +258,44 @@ pub fn measured(run: &Run) -> Measured {
 /// The topic trials write to: one made for each, unless it is named.
 pub fn topic(name: Option<String>) -> TopicPlan {
     name.map_or(TopicPlan::Own, TopicPlan::Named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measuring(knobs: &[Knob], load: &Load, settings: &[(&str, &str)]) -> Measuring<'static> {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let connection = Plan { settings, ..Plan::default() };
+        let base = base(connection, load, Duration::from_secs(1), 1).unwrap();
+        let space = Space::new(knobs, u64::from(load.partitions)).unwrap().holding(held(&base));
+        Measuring::new(base, space, load, Cancel::default(), Duration::ZERO, None, Box::new(|_| ()))
+    }
+
+    #[test]
+    fn a_setting_that_was_given_is_measured_and_told() {
+        let load = Load { size: "1000".to_owned(), ..Load::default() };
+        let words = [("batch.size", "65536"), ("compression.type", "zstd"), ("acks", "1")];
+        let trial = measuring(&[Knob::Linger], &load, &words);
+        let plan = trial.plan(&vec![3], Duration::from_secs(1));
+        assert_eq!(
+            (plan.batch_size, plan.linger, plan.compression.as_str()),
+            (65_536, Duration::from_millis(5), "zstd")
+        );
+        assert_eq!(plan.acks, "1");
+        assert_eq!(plan.outstanding, Some(2 * 5 * 66), "of batches as they are, not of the default's");
+        assert_eq!(trial.space.value(&[3], Knob::BatchSize), 65_536);
+    }
+
+    #[test]
+    fn what_is_not_searched_does_not_override_a_setting() {
+        let load = Load { consumers: 1, ..Load::default() };
+        let fetch = |knobs: &[Knob]| {
+            let trial = measuring(knobs, &load, &[("fetch.min.bytes", "65536")]);
+            let words = trial.plan(&vec![0; knobs.len()], Duration::from_secs(1)).client_words(ClientRole::Consumer);
+            words.into_iter().rfind(|(name, _)| name == "fetch.min.bytes").unwrap().1
+        };
+        assert_eq!(fetch(&[Knob::Linger]), "65536");
+        assert_eq!(fetch(&[Knob::FetchMinBytes]), "1");
+    }
 }

@@ -116,7 +116,7 @@ impl Answer {
             })
             .collect();
         let (_, model) = model::fit(&asked.load.shape(facts.cores.max(1)), space, &samples);
-        let advice = advise(search, end, &asked.load, facts, &effects, &model)?;
+        let advice = advise(search, end, asked, facts, &effects, &model)?;
         let (front, knee) = front(goal, &summaries);
         let setting = |index: usize| {
             let summary: &Summary = &summaries[index];

@@ -7,32 +7,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::trial::Measured;
+use super::trial::{Measured, NUMBERS, Unit};
 use crate::bench::units;
-
-/// What may be limited, and its unit.
-const METRICS: &[(&str, Unit)] = &[
-    ("p50", Unit::Time),
-    ("p90", Unit::Time),
-    ("p99", Unit::Time),
-    ("p99.9", Unit::Time),
-    ("max", Unit::Time),
-    ("mean", Unit::Time),
-    ("records/s", Unit::Count),
-    ("bytes/s", Unit::Bytes),
-    ("cpu-ms/mb", Unit::Plain),
-];
 
 /// A measurement this many times beyond its limit is as bad as one any further: e^2.
 const EXCESS_MAX: f64 = 2.0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Time,
-    Count,
-    Bytes,
-    Plain,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 struct Limit {
@@ -64,11 +43,11 @@ fn limit(text: &str) -> Result<Limit, String> {
         .iter()
         .find_map(|(sign, upper)| text.split_once(sign).map(|(name, value)| (*upper, name.trim(), value.trim())))
         .ok_or_else(|| format!("`{text}` is no limit; write it as p99<=10ms"))?;
-    let metric = METRICS.iter().position(|(known, _)| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let names: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
+    let metric = NUMBERS.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let names: Vec<&str> = NUMBERS.iter().map(|(name, ..)| *name).collect();
         format!("`{name}` cannot be limited; there are {}", names.join(", "))
     })?;
-    let number = match METRICS[metric].1 {
+    let number = match NUMBERS[metric].1 {
         // A bare number would be milliseconds to one reader and microseconds to the next.
         Unit::Time if value.ends_with(|letter: char| letter.is_ascii_digit()) => {
             return Err(format!("`{text}` needs a unit: us, ms or s"));
@@ -86,18 +65,9 @@ fn limit(text: &str) -> Result<Limit, String> {
 }
 
 impl Limit {
-    fn measured(&self, measured: &Measured) -> Option<f64> {
-        match METRICS[self.metric].0 {
-            "records/s" => Some(measured.records_per_second),
-            "bytes/s" => Some(measured.bytes_per_second),
-            "cpu-ms/mb" => measured.cpu_ms_per_mb(),
-            percentile => measured.percentile(percentile),
-        }
-    }
-
     /// The logarithm of how many times the limit is missed; negative when there is room.
     fn excess(&self, measured: &Measured) -> f64 {
-        match self.measured(measured) {
+        match NUMBERS[self.metric].2(measured) {
             Some(found) if found > 0.0 => {
                 let ratio = (found / self.value).ln();
                 (if self.upper { ratio } else { -ratio }).clamp(-EXCESS_MAX, EXCESS_MAX)
@@ -120,12 +90,12 @@ impl Slo {
 
     /// The percentile the SLO is about, when it is about one: a search for latency improves the same number.
     pub fn percentile(&self) -> Option<&'static str> {
-        self.0.iter().map(|limit| METRICS[limit.metric]).find(|(_, unit)| *unit == Unit::Time).map(|(name, _)| name)
+        self.0.iter().map(|limit| NUMBERS[limit.metric]).find(|(_, unit, _)| *unit == Unit::Time).map(|(name, ..)| name)
     }
 
     /// The limit on that percentile, microseconds: drawn into figures.
     pub fn limit_us(&self, percentile: &str) -> Option<f64> {
-        self.0.iter().find(|limit| METRICS[limit.metric].0 == percentile && limit.upper).map(|limit| limit.value)
+        self.0.iter().find(|limit| NUMBERS[limit.metric].0 == percentile && limit.upper).map(|limit| limit.value)
     }
 }
 

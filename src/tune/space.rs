@@ -140,6 +140,8 @@ pub struct Space {
     pub factors: Vec<Factor>,
     /// Partitions of the load: where the partitions factor stands by default.
     partitions: u64,
+    /// Knobs that are not searched and do not stand at Kafka's default.
+    held: Vec<(Knob, u64)>,
 }
 
 impl Space {
@@ -153,7 +155,17 @@ impl Space {
         }
         let partitions = partitions.max(1);
         let factors = knobs.iter().map(|knob| Factor { knob: *knob, levels: knob.levels(partitions) }).collect();
-        Ok(Self { factors, partitions })
+        Ok(Self { factors, partitions, held: Vec::new() })
+    }
+
+    /// The same space, with knobs that are not searched held at these values.
+    pub fn holding(self, held: Vec<(Knob, u64)>) -> Self {
+        Self { held, ..self }
+    }
+
+    /// Whether the knob is searched.
+    pub fn searches(&self, knob: Knob) -> bool {
+        self.factors.iter().any(|factor| factor.knob == knob)
     }
 
     /// The plane people ask about, as coarse as a full sweep of it can bear: seven sizes of a batch, six times to linger.
@@ -164,7 +176,7 @@ impl Space {
             Factor { knob: Knob::BatchSize, levels: sizes },
             Factor { knob: Knob::Linger, levels: vec![0, 1, 5, 10, 20, 50] },
         ];
-        Self { factors, partitions: 1 }
+        Self { factors, partitions: 1, held: Vec::new() }
     }
 
     /// How many points there are.
@@ -200,10 +212,16 @@ impl Space {
         (0..self.len()).map(|index| self.at(index))
     }
 
-    /// What the point sets `knob` to; what Kafka does where the knob is not searched.
+    /// What the point sets `knob` to; what it is held at, or what Kafka does, where the knob is not searched.
     pub fn value(&self, point: &[usize], knob: Knob) -> u64 {
         let factor = self.factors.iter().zip(point).find(|(factor, _)| factor.knob == knob);
-        factor.map_or(knob.kafka_default(self.partitions), |(factor, level)| factor.levels[*level])
+        factor.map_or_else(|| self.held(knob), |(factor, level)| factor.levels[*level])
+    }
+
+    /// Where a knob that is not searched stands.
+    pub fn held(&self, knob: Knob) -> u64 {
+        let held = self.held.iter().find(|(name, _)| *name == knob);
+        held.map_or(knob.kafka_default(self.partitions), |(_, value)| *value)
     }
 
     /// The point whose values lie nearest to these; knobs not named stand at Kafka's default.
@@ -375,12 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn knobs_that_are_not_searched_stand_at_kafkas_default() {
+    fn knobs_that_are_not_searched_stand_at_kafkas_default_or_where_they_are_held() {
         let space = plane();
         assert_eq!(space.value(&[0, 0], Knob::InFlight), 5);
         assert_eq!(space.value(&[0, 0], Knob::Partitions), 6);
         assert_eq!(space.value(&[4, 2], Knob::BatchSize), 65_536);
         assert_eq!(space.short(&[4, 2]), "64 KiB, 2 ms");
+        let linger = Space::new(&[Knob::Linger], 6).unwrap().holding(vec![(Knob::BatchSize, 65_536)]);
+        assert_eq!((linger.value(&[2], Knob::BatchSize), linger.value(&[2], Knob::Linger)), (65_536, 2));
     }
 
     #[test]

@@ -2,13 +2,41 @@
 //!
 //! Pure: the trait is carried out elsewhere (`measuring` by bench; tests by a simulated broker). Owns the words of a
 //! measurement, which the journal keeps. Always true: times are microseconds, rates per second, cost is processor milliseconds
-//! per megabyte (10^6 bytes); a number that was not measured is absent, never zero.
+//! per megabyte (10^6 bytes); a number that was not measured is absent, never zero; percentiles of several measurements are those
+//! of all their records, wherever their histograms are known.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::space::Point;
+use crate::bench::recorder::{decode, histogram, percentiles};
+use crate::bench::report::Percentiles;
+
+/// What a number is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Time,
+    Count,
+    Bytes,
+    Plain,
+}
+
+/// Name, unit, and where it lies in a measurement.
+type Number = (&'static str, Unit, fn(&Measured) -> Option<f64>);
+
+/// What may be limited, by the names of bench's `--fail-if`.
+pub(super) const NUMBERS: &[Number] = &[
+    ("p50", Unit::Time, |one| Some(one.p50_us)),
+    ("p90", Unit::Time, |one| Some(one.p90_us)),
+    ("p99", Unit::Time, |one| Some(one.p99_us)),
+    ("p99.9", Unit::Time, |one| Some(one.p999_us)),
+    ("max", Unit::Time, |one| Some(one.max_us)),
+    ("mean", Unit::Time, |one| Some(one.mean_us)),
+    ("records/s", Unit::Count, |one| Some(one.records_per_second)),
+    ("bytes/s", Unit::Bytes, |one| Some(one.bytes_per_second)),
+    ("cpu-ms/mb", Unit::Plain, Measured::cpu_ms_per_mb),
+];
 
 /// What one trial found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +64,9 @@ pub struct Measured {
     pub max_us: f64,
     /// The mean.
     pub mean_us: f64,
+    /// That latency: HdrHistogram V2 compressed, base64, one to two kilobytes; empty where it is not known, or several were added up.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub histogram: String,
     /// The broker's processor time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_ms_per_mb: Option<f64>,
@@ -77,19 +108,13 @@ impl Measured {
 
     /// The percentile of that name, microseconds.
     pub fn percentile(&self, name: &str) -> Option<f64> {
-        match name {
-            "p50" => Some(self.p50_us),
-            "p90" => Some(self.p90_us),
-            "p99" => Some(self.p99_us),
-            "p99.9" => Some(self.p999_us),
-            "max" => Some(self.max_us),
-            "mean" => Some(self.mean_us),
-            _ => None,
-        }
+        let latency = |number: &&Number| number.0 == name && number.1 == Unit::Time;
+        NUMBERS.iter().find(latency).and_then(|(_, _, read)| read(self))
     }
 
-    /// Of several measurements of one point: the mean of their logarithms, weighted by their length, so that one stall does
-    /// not count more than its share. Counts are added, weaknesses joined. `None` of nothing.
+    /// Of several measurements of one point. Percentiles are those of all their records together. Of anything else, and where a
+    /// histogram is missing, the mean of the logarithms, weighted by length, so that one stall does not count more than its
+    /// share. Counts are added, weaknesses joined. `None` of nothing.
     pub fn pooled(all: &[&Self]) -> Option<Self> {
         let first = *all.first()?;
         let mean = |pick: &dyn Fn(&Self) -> Option<f64>| {
@@ -109,17 +134,22 @@ impl Measured {
         notes.dedup();
         // Shares may be zero: their mean is the plain one.
         let shares: Vec<f64> = all.iter().filter_map(|one| one.linger_expired_share).collect();
+        let latency = together(all);
+        let pooled = |exact: fn(&Percentiles) -> f64, pick: fn(&Self) -> f64| {
+            latency.as_ref().map_or_else(|| plain(pick), exact)
+        };
         Some(Self {
             seconds: all.iter().map(|one| one.seconds).sum(),
             offered_per_second: first.offered_per_second,
             records_per_second: plain(|one| one.records_per_second),
             bytes_per_second: plain(|one| one.bytes_per_second),
-            p50_us: plain(|one| one.p50_us),
-            p90_us: plain(|one| one.p90_us),
-            p99_us: plain(|one| one.p99_us),
-            p999_us: plain(|one| one.p999_us),
+            p50_us: pooled(|all| all.p50 as f64, |one| one.p50_us),
+            p90_us: pooled(|all| all.p90 as f64, |one| one.p90_us),
+            p99_us: pooled(|all| all.p99 as f64, |one| one.p99_us),
+            p999_us: pooled(|all| all.p999 as f64, |one| one.p999_us),
             max_us: all.iter().map(|one| one.max_us).fold(0.0, f64::max),
-            mean_us: plain(|one| one.mean_us),
+            mean_us: pooled(|all| all.mean, |one| one.mean_us),
+            histogram: String::new(),
             broker_cpu_ms_per_mb: mean(&|one| one.broker_cpu_ms_per_mb),
             client_cpu_ms_per_mb: mean(&|one| one.client_cpu_ms_per_mb),
             requests_per_second: plain(|one| one.requests_per_second),
@@ -137,6 +167,15 @@ impl Measured {
     }
 }
 
+/// The latency of all records of several measurements. `None` of a single one, which says it itself, and where one's is not known.
+fn together(all: &[&Measured]) -> Option<Percentiles> {
+    let mut sum = histogram();
+    for one in all {
+        sum.add(&decode(&one.histogram).ok()?).ok()?;
+    }
+    percentiles(&sum).filter(|_| all.len() > 1)
+}
+
 /// What the first trial told of the broker and of this host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -145,6 +184,8 @@ pub struct Facts {
     pub software: String,
     /// Brokers.
     pub brokers: u32,
+    /// Of the APIs and versions it says it has.
+    pub api_fingerprint: String,
     /// In one word.
     pub ack_class: String,
     /// In sentences.
@@ -159,6 +200,21 @@ pub struct Facts {
     pub kernel: String,
     /// Under the broker, as far as it is known.
     pub disk: String,
+}
+
+impl Facts {
+    /// What tells the broker of these facts from that of `now`, in words; `None` when it can be the same one.
+    pub fn other_broker(&self, now: &Self) -> Option<String> {
+        let pairs = [
+            ("software", &self.software, &now.software),
+            ("APIs", &self.api_fingerprint, &now.api_fingerprint),
+            ("acknowledgement class", &self.ack_class, &now.ack_class),
+        ];
+        let differs = pairs.iter().find(|(_, before, now)| !before.is_empty() && before != now);
+        differs.map(|(name, before, now)| {
+            format!("the broker is not the one of the trials so far: its {name} was {before} and is {now} now")
+        })
+    }
 }
 
 /// Why a trial could not be measured.
@@ -198,6 +254,46 @@ mod tests {
         assert!((pooled.p99_us - 8000.0).abs() < 1e-6);
         assert_eq!((pooled.seconds, pooled.broker_cpu_ms_per_mb), (4.0, None));
         assert_eq!(Measured::pooled(&[]), None);
+    }
+
+    #[test]
+    fn percentiles_of_several_are_those_of_their_sum() {
+        let mut all = histogram();
+        let mut one = |latencies: &[(u64, u64)]| {
+            let mut own = histogram();
+            for (micros, count) in latencies {
+                own.record_n(*micros, *count).unwrap();
+            }
+            all.add(&own).unwrap();
+            let found = percentiles(&own).unwrap();
+            Measured {
+                seconds: 1.0,
+                p50_us: found.p50 as f64,
+                p99_us: found.p99 as f64,
+                histogram: crate::bench::recorder::encode(&own),
+                ..Measured::default()
+            }
+        };
+        // A trial with a stall, and one without: their mean is the p99 of neither, nor of both.
+        let (calm, stalled) = (one(&[(1000, 9_990), (2000, 10)]), one(&[(1000, 9_800), (50_000, 200)]));
+        let pooled = Measured::pooled(&[&calm, &stalled]).unwrap();
+        let sum = percentiles(&all).unwrap();
+        assert_eq!((pooled.p50_us, pooled.p99_us), (sum.p50 as f64, sum.p99 as f64));
+        assert!(pooled.histogram.is_empty(), "an answer of many settings would be many kilobytes");
+        let alone = Measured::pooled(&[&stalled]).unwrap();
+        assert!((alone.p99_us - stalled.p99_us).abs() < 1e-6);
+        let unknown = Measured { histogram: String::new(), ..calm };
+        assert_ne!(Measured::pooled(&[&unknown, &stalled]).unwrap().p99_us, sum.p99 as f64);
+    }
+
+    #[test]
+    fn another_broker_is_told_by_what_it_says_of_itself() {
+        let facts = |ack_class: &str| Facts { ack_class: ack_class.to_owned(), ..Facts::default() };
+        assert_eq!(facts("written").other_broker(&facts("written")), None);
+        assert_eq!(facts("").other_broker(&facts("written")), None, "a journal that does not tell");
+        assert!(
+            facts("written").other_broker(&facts("flushed")).unwrap().contains("class was written and is flushed now")
+        );
     }
 
     #[test]
