@@ -372,6 +372,29 @@ fn a_log_that_could_not_be_written_anew_is_served_as_it_was_and_written_anew_lat
 }
 
 #[test]
+fn a_log_with_records_that_are_not_understood_is_not_written_anew() {
+    on_a_shard(|| async {
+        let memory = Memory::new();
+        let options =
+            BuilderOptions { codec: Codec::None, level: None, producer: None, transactional: false, control: false };
+        let mut builder = Builder::new(options);
+        builder.push(0, Some(b"\x00\x03\x00\x01g"), Some(b"?"), &[]);
+        memory.append(builder.finish()).unwrap().await.unwrap();
+        let coordinator = loaded(&memory);
+        let GroupCommand::OffsetCommit(mut request) = commit(0) else { panic!("a commit") };
+        let one = request.partitions.remove(0);
+        let partition = |number| PartitionIndex::new(number).unwrap();
+        request.partitions = (0..1000).map(|n| CommitPartition { partition: partition(n), ..one.clone() }).collect();
+        for _ in 0..120 {
+            ask(&coordinator, GroupCommand::OffsetCommit(request.clone())).await;
+        }
+        let first = batch::parse_header(&memory.batches.borrow()[0]).unwrap();
+        assert_eq!((first.base_offset, memory.trimmed.get()), (0, 0));
+        coordinator.unload();
+    });
+}
+
+#[test]
 fn commands_during_loading_are_told_to_wait_and_deleted_topics_are_not_forgotten() {
     on_a_shard(|| async {
         let memory = Memory::new();

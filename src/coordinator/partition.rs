@@ -164,6 +164,11 @@ impl Partition {
         Self { rewrite_min: records, rewrite_check_at: records, ..self }
     }
 
+    /// The log holds more than this partition could write again: it only grows.
+    pub fn never_rewriting(self) -> Self {
+        self.rewriting_after(u64::MAX)
+    }
+
     /// Takes one command. `random` becomes part of a member id if it asks for one.
     pub fn on_command(&mut self, now: Now, ticket: Ticket, command: GroupCommand, random: u128, fx: &mut Effects) {
         match command {
