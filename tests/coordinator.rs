@@ -241,6 +241,13 @@ fn groups_and_offsets_outlive_their_coordinator() {
         );
         let described = ask(&first, GroupCommand::Describe("g".into())).await;
         let listed = ask(&first, GroupCommand::List(ListFilter::default())).await;
+        let named = |states: &[&str]| {
+            let states = states.iter().map(|&word| word.to_owned()).collect();
+            GroupCommand::List(ListFilter { states, types: vec!["Classic".into()] })
+        };
+        let GroupAnswer::List(Ok(stable)) = ask(&first, named(&["dead", " stable"])).await else { panic!("no list") };
+        assert_eq!(stable.iter().map(|group| &*group.group_id).collect::<Vec<_>>(), ["g"], "as Kafka reads the words");
+        assert_eq!(ask(&first, named(&["dead"])).await, GroupAnswer::List(Ok(Vec::new())));
         let offsets = ask(&first, fetch()).await;
         first.unload();
         assert_eq!(

@@ -281,14 +281,16 @@ impl Partition {
     }
 
     fn list(&self, filter: &ListFilter) -> Vec<ListedGroup> {
-        let wants =
-            |words: &[String], word: &str| words.is_empty() || words.iter().any(|w| w.eq_ignore_ascii_case(word));
-        if !wants(&filter.types, "classic") {
+        let wants_type = |word: &String| word.eq_ignore_ascii_case("classic");
+        if !filter.types.is_empty() && !filter.types.iter().any(wants_type) {
             return Vec::new();
         }
+        let wants = |state: State| {
+            filter.states.is_empty() || filter.states.iter().any(|word| word.trim().eq_ignore_ascii_case(state.name()))
+        };
         self.groups
             .iter()
-            .filter(|(_, entry)| entry.exists() && wants(&filter.states, entry.group.state().name()))
+            .filter(|(_, entry)| entry.exists() && wants(entry.group.state()))
             .map(|(group_id, entry)| entry.group.list(group_id.clone()))
             .collect()
     }
