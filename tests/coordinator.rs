@@ -241,6 +241,13 @@ fn groups_and_offsets_outlive_their_coordinator() {
         );
         let described = ask(&first, GroupCommand::Describe("g".into())).await;
         let listed = ask(&first, GroupCommand::List(ListFilter::default())).await;
+        let named = |states: &[&str]| {
+            let states = states.iter().map(|&word| word.to_owned()).collect();
+            GroupCommand::List(ListFilter { states, types: vec!["Classic".into()] })
+        };
+        let GroupAnswer::List(Ok(stable)) = ask(&first, named(&["dead", " stable"])).await else { panic!("no list") };
+        assert_eq!(stable.iter().map(|group| &*group.group_id).collect::<Vec<_>>(), ["g"], "as Kafka reads the words");
+        assert_eq!(ask(&first, named(&["dead"])).await, GroupAnswer::List(Ok(Vec::new())));
         let offsets = ask(&first, fetch()).await;
         first.unload();
         assert_eq!(
@@ -368,6 +375,29 @@ fn a_log_that_could_not_be_written_anew_is_served_as_it_was_and_written_anew_lat
         let third = loaded(&memory);
         assert_eq!(ask(&third, fetch()).await, offsets);
         third.unload();
+    });
+}
+
+#[test]
+fn a_log_with_records_that_are_not_understood_is_not_written_anew() {
+    on_a_shard(|| async {
+        let memory = Memory::new();
+        let options =
+            BuilderOptions { codec: Codec::None, level: None, producer: None, transactional: false, control: false };
+        let mut builder = Builder::new(options);
+        builder.push(0, Some(b"\x00\x03\x00\x01g"), Some(b"?"), &[]);
+        memory.append(builder.finish()).unwrap().await.unwrap();
+        let coordinator = loaded(&memory);
+        let GroupCommand::OffsetCommit(mut request) = commit(0) else { panic!("a commit") };
+        let one = request.partitions.remove(0);
+        let partition = |number| PartitionIndex::new(number).unwrap();
+        request.partitions = (0..1000).map(|n| CommitPartition { partition: partition(n), ..one.clone() }).collect();
+        for _ in 0..120 {
+            ask(&coordinator, GroupCommand::OffsetCommit(request.clone())).await;
+        }
+        let first = batch::parse_header(&memory.batches.borrow()[0]).unwrap();
+        assert_eq!((first.base_offset, memory.trimmed.get()), (0, 0));
+        coordinator.unload();
     });
 }
 

@@ -1,11 +1,12 @@
-//! A device that fails under a whole broker: what it answers for the log that failed, what it still serves, and what is there
-//! after a restart.
+//! A device that fails under a whole broker, or holds what cannot be read: what it answers for the log that failed, what it still
+//! serves, and what is there after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod server_support;
 
 use ringlog::protocol::admin::*;
+use ringlog::protocol::batch::{Builder, BuilderOptions, Codec};
 use ringlog::protocol::fetch::*;
 use ringlog::protocol::groups::*;
 use ringlog::protocol::operator::*;
@@ -171,6 +172,114 @@ fn offsets_whose_log_failed_are_refused_and_those_acknowledged_are_found_after_a
         assert_eq!(committed(&mut client, group), (ErrorCode::NONE, Some(seen)), "{group}");
         assert_eq!(commit(&mut client, group, 7), ErrorCode::NONE, "{group}");
     }
+}
+
+/// The partition of the offsets topic that keeps `group`; the topic is there afterwards.
+fn offsets_partition(client: &mut Client, group: &str) -> String {
+    let find = FindCoordinatorRequest { coordinator_keys: vec![group.into()], ..Default::default() };
+    client.ask(4, &find, decoded!(FindCoordinatorResponse));
+    format!("__consumer_offsets-{}", ringlog::coordinator::partition_for(group, 4))
+}
+
+#[test]
+fn a_member_whose_commit_hangs_is_told_in_time_and_its_heartbeats_are_heard() {
+    let broker = Broker::start(2, &[("offsets.commit.timeout.ms", "1000")]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    let partition = offsets_partition(&mut client, "g");
+    let join = JoinGroupRequest {
+        group_id: "g".into(),
+        session_timeout_ms: 60_000,
+        rebalance_timeout_ms: 60_000,
+        protocol_type: "consumer".into(),
+        protocols: vec![JoinGroupProtocol { name: "range".into(), metadata: vec![0_u8; 6].into() }],
+        ..Default::default()
+    };
+    let joined = loaded(|| client.ask(3, &join, decoded!(JoinGroupResponse)), |joined| joined.error_code);
+    assert_eq!(joined.error_code, ErrorCode::NONE);
+    let (generation_id, member_id) = (joined.generation_id, joined.member_id);
+    let sync =
+        SyncGroupRequest { group_id: "g".into(), generation_id, member_id: member_id.clone(), ..Default::default() };
+    assert_eq!(client.ask(3, &sync, decoded!(SyncGroupResponse)).error_code, ErrorCode::NONE);
+
+    let hanging = fault::ask(Fault::WriteThatHangs, &broker.data().join(partition));
+    let offset = OffsetCommitPartition { committed_offset: 5, ..Default::default() };
+    let commit = OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: generation_id,
+        member_id: member_id.clone(),
+        topics: vec![OffsetCommitTopic { name: "t".into(), partitions: vec![offset] }],
+        ..Default::default()
+    };
+    let committed = client.ask(8, &commit, decoded!(OffsetCommitResponse));
+    assert_eq!(committed.topics[0].partitions[0].error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    assert!(hanging.struck());
+    let heartbeat = HeartbeatRequest { group_id: "g".into(), generation_id, member_id, ..Default::default() };
+    assert_eq!(client.ask(3, &heartbeat, decoded!(HeartbeatResponse)).error_code, ErrorCode::NONE);
+
+    let groups = vec![OffsetFetchGroup { group_id: "g".into(), topics: None, ..Default::default() }];
+    let stable = OffsetFetchRequest { groups, require_stable: true, ..Default::default() };
+    let answer = client.ask(8, &stable, decoded!(OffsetFetchResponse));
+    assert_eq!(answer.groups[0].error_code, ErrorCode::NOT_COORDINATOR);
+    drop(hanging);
+    let answer = client.ask(8, &stable, decoded!(OffsetFetchResponse));
+    assert_eq!(answer.groups[0].error_code, ErrorCode::NONE);
+    let found = answer.groups[0].topics[0].partitions[0].committed_offset;
+    assert_eq!(found, 5, "the record was on its way all the time");
+}
+
+#[test]
+fn a_topic_made_again_has_no_offsets_while_the_tombstones_of_the_old_ones_are_on_their_way() {
+    let broker = Broker::start(2, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    let partition = offsets_partition(&mut client, "g");
+    assert_eq!(commit(&mut client, "g", 5), ErrorCode::NONE);
+    let hanging = fault::ask(Fault::WriteThatHangs, &broker.data().join(partition));
+    let topics = vec![DeleteTopic { name: Some("t".into()), ..Default::default() }];
+    let response = client.ask(6, &DeleteTopicsRequest { topics, ..Default::default() }, decoded!(DeleteTopicsResponse));
+    assert_eq!(response.responses[0].error_code, ErrorCode::NONE);
+    create_topic(&mut client);
+    let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes: vec![0], ..Default::default() }];
+    let groups = vec![OffsetFetchGroup { group_id: "g".into(), topics: Some(topics), ..Default::default() }];
+    let answer = client.ask(8, &OffsetFetchRequest { groups, ..Default::default() }, decoded!(OffsetFetchResponse));
+    let found = &answer.groups[0].topics[0].partitions[0];
+    assert_eq!((found.error_code, found.committed_offset), (ErrorCode::NONE, -1));
+    drop(hanging);
+}
+
+#[test]
+fn a_partition_whose_groups_did_not_load_hides_no_others() {
+    let broker = Broker::start(1, &[]);
+    let mut client = broker.connect();
+    create_topic(&mut client);
+    offsets_partition(&mut client, "g0");
+    let groups: Vec<String> = (0..8).map(|number| format!("g{number}")).collect();
+    assert!(groups.iter().all(|group| commit(&mut client, group, 5) == ErrorCode::NONE));
+
+    let options =
+        BuilderOptions { codec: Codec::None, level: None, producer: None, transactional: false, control: false };
+    let mut builder = Builder::new(options);
+    let of_the_future = b"\x00\x05".as_slice();
+    builder.push(now(), Some(b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"), Some(of_the_future), &[]);
+    let records = builder.finish();
+    let data = ProducePartition { index: 0, records: Some(Records::of_length(records.len())) };
+    let topic = ProduceTopic { name: "__consumer_offsets".into(), partition_data: [data].into_iter().collect() };
+    let request = ProduceRequest { acks: -1, timeout_ms: 10_000, topic_data: smallvec![topic], ..Default::default() };
+    client.client_id = "__admin_client";
+    let sent = client.send_records(PRODUCE, &request, &[&records[..]]);
+    assert_eq!(answer(&mut client, sent), [ErrorCode::NONE]);
+
+    let broker = broker.restart(&[]);
+    let mut client = broker.connect();
+    let list = || client.ask(5, &ListGroupsRequest::default(), decoded!(ListGroupsResponse));
+    let listed = loaded(list, |listed| listed.error_code);
+    assert_eq!(listed.error_code, ErrorCode::NONE);
+    let mut found: Vec<String> = listed.groups.iter().map(|group| group.group_id.to_string()).collect();
+    found.sort();
+    let others = |group: &&String| ringlog::coordinator::partition_for(group, 4) != 0;
+    assert_eq!(found, groups.iter().filter(others).cloned().collect::<Vec<_>>());
+    assert!(!found.is_empty() && found.len() < groups.len());
 }
 
 #[test]

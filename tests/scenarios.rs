@@ -134,7 +134,7 @@ impl World {
     /// `heartbeat WHO [id=] [gen=] [instance=]` · `leave WHO…` or `leave instance=I` · `commit WHO|- t/0:5… [gen=] [id=]
     /// [v=9] [note=] [retention=1h] [epoch=3] [topic-id=7]` · `fetch t/0…|all [stable] [topic-id=]` · `describe` · `list [states=]
     /// [types=]` · `delete` · `delete-offsets t/0…` · `topics-deleted t…` · `advance 3s` (deadline by deadline) · `live 8d WHO` (heartbeating) ·
-    /// `hold`, `release [1]`, `fail [CODE]` (writes) · `limit 2` (group.max.size from the next restart) · `restart`.
+    /// `hold`, `release` (one), `fail [CODE]`, `flow` (writes) · `limit 2` (group.max.size from the next restart) · `restart`.
     fn command(&mut self, line: &str) {
         let mut words = Words::of(line);
         let verb = words.next();
@@ -142,6 +142,7 @@ impl World {
             "advance" => self.advance(duration(words.next())),
             "live" => self.live(duration(words.next()), words.next()),
             "hold" => self.held = true,
+            "flow" => self.held = false,
             "release" => self.complete(None),
             "fail" => self.complete(Some(match words.plain.pop_front() {
                 None | Some("16") => GroupError::NotCoordinator,

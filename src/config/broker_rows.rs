@@ -110,7 +110,7 @@ pub const BROKER_ROWS: &[Row] = &[
     int("offsets.retention.minutes", "10080", AtLeast(1), "Offsets of a group without members are dropped after this time."),
     long("offsets.retention.check.interval.ms", "600000", AtLeast(1), "How often expired offsets are looked for."),
     int("offset.metadata.max.bytes", "4096", AtLeast(0), "The longest text a client may leave beside an offset."),
-    int("offsets.commit.timeout.ms", "5000", AtLeast(1), "How long a commit may wait for replicas.").noted(ONE_NODE),
+    int("offsets.commit.timeout.ms", "5000", AtLeast(1), "How long the answer to a commit, or to what else changes a group, may wait for its record."),
     int("offsets.load.buffer.size", "5242880", AtLeast(1), "Read buffer when offsets are loaded.").noted("reads are sized by the log"),
     int("group.initial.rebalance.delay.ms", "3000", AtLeast(0), "How long a new group waits for more members."),
     int("group.min.session.timeout.ms", "6000", AtLeast(0), "The shortest session timeout a member may ask for."),

@@ -91,6 +91,8 @@ pub struct BrokerSettings {
     pub offsets_retention_check_interval: Duration,
     /// `offset.metadata.max.bytes`
     pub offset_metadata_max_bytes: u32,
+    /// `offsets.commit.timeout.ms`
+    pub offsets_commit_timeout: Duration,
     /// `group.initial.rebalance.delay.ms`
     pub group_initial_rebalance_delay: Duration,
     /// `group.min.session.timeout.ms`

@@ -209,6 +209,7 @@ impl Desk {
             offsets_retention: Duration::from_secs(60 * u64::from(self.count("offsets.retention.minutes"))),
             offsets_retention_check_interval: self.millis("offsets.retention.check.interval.ms"),
             offset_metadata_max_bytes: self.count("offset.metadata.max.bytes"),
+            offsets_commit_timeout: self.millis("offsets.commit.timeout.ms"),
             group_initial_rebalance_delay: self.millis("group.initial.rebalance.delay.ms"),
             group_min_session_timeout: self.millis("group.min.session.timeout.ms"),
             group_max_session_timeout: self.millis("group.max.session.timeout.ms"),

@@ -74,8 +74,8 @@ pub async fn gather(
     let filter = ListFilter { states: Vec::new(), types: Vec::new() };
     let mut names = Vec::new();
     for answer in ask_all(shards, patience, || ShardCall::ListGroups(filter.clone())).await.into_iter().flatten() {
-        if let ShardAnswer::Groups(Ok(groups)) = answer {
-            names.extend(groups.into_iter().map(|group| group.group_id));
+        if let ShardAnswer::Groups(listed) = answer {
+            names.extend(listed.groups.into_iter().map(|group| group.group_id));
         }
     }
     names.sort_unstable();

@@ -435,7 +435,8 @@ pub struct Committed {
     pub topic_id: TopicId,
 }
 
-/// What ListGroups asks. Empty lists ask for everything; words are compared without regard to case.
+/// What ListGroups asks. Empty lists ask for everything; words are compared without regard to case, states also to blanks
+/// around them.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
     /// Names of states (v4 and later).

@@ -478,9 +478,15 @@ impl Group {
         if self.state == State::PreparingRebalance { Err(GroupError::RebalanceInProgress) } else { Ok(()) }
     }
 
-    /// A command waits in line. Its member is alive, and will not be heard again before it is answered.
+    /// A command waits in line. Its member is alive, and will not be heard again before it is answered. One in its first
+    /// join has longer than a session anyway.
     pub fn on_waiting(&mut self, command: &GroupCommand, turn: &Turn<'_>) {
         let (member_id, allowed) = match command {
+            GroupCommand::Join(request) if self.pending_joins.contains_key(&request.member_id) => {
+                let ends = turn.now.monotonic + duration(request.session_timeout_ms);
+                self.pending_joins.insert(request.member_id.clone(), ends);
+                return self.wake_by(ends);
+            }
             GroupCommand::Join(request) => {
                 let allowed = self.check_member(&request.member_id, request.instance_id.as_ref());
                 (&request.member_id, allowed)
@@ -489,7 +495,7 @@ impl Group {
             GroupCommand::OffsetCommit(request) => (&request.member.member_id, self.check_generation(&request.member)),
             _ => return,
         };
-        if allowed.is_ok() {
+        if allowed.is_ok() && self.roster.get(member_id).is_some_and(|member| !member.is_new) {
             self.extend_session(turn.now, member_id);
         }
     }

@@ -213,6 +213,8 @@ impl Coordinator {
             }
         };
         let report = LoadReport { groups: partition.group_count(), ..report };
+        // Written anew the log would hold only what was understood.
+        let partition = if report.skipped > 0 { partition.never_rewriting() } else { partition };
         self.inner.phase.replace(Phase::Active(partition));
         self.inner.step(|partition, now, fx| partition.on_loaded(now, fx));
         if !deleted.is_empty() {

@@ -4,9 +4,9 @@
 //! seen by others only when their records are durable, and a failed write changes nothing; records of one partition
 //! complete in the order they were written; a group with a record of its own (or a deletion) on its way stands still, and
 //! its commands wait in line, but for heartbeats; a command that waits shows its member alive, as one that is done does; a
-//! deletion waits for the commits before it, so that its tombstones come after them. What is written and how it is read back
-//! is in `log`. Source: Kafka's GroupCoordinatorShard; P6 and G1–G4 of the invariants that
-//! `tests/sim.rs` holds.
+//! deletion waits for the commits before it, so that its tombstones come after them; after a write the line goes before the
+//! deadlines, so that nobody is taken for silent who waited in it. What is written and how it is read back is in `log`. What
+//! the groups promise altogether is spelled out in `tests/sim/groups.rs`. Source: Kafka's GroupCoordinatorShard.
 
 mod log;
 
@@ -117,6 +117,15 @@ impl Entry {
         self.stands_still() || self.commits_pending > 0 && work.waits_for_commits()
     }
 
+    /// Who still waits in line is not silent.
+    fn keep_waiting(&mut self, turn: &Turn<'_>) {
+        for work in &self.parked {
+            if let Work::Command(_, command, _) = work {
+                self.group.on_waiting(command, turn);
+            }
+        }
+    }
+
     /// Whether anybody could know of it. One that does not exist was asked for and came to nothing.
     fn exists(&self) -> bool {
         self.logged || !self.offsets.is_empty() || !self.group.is_simple() || !self.group.is_deserted()
@@ -162,6 +171,11 @@ impl Partition {
     /// again at its end and the shell told to discard the rest.
     pub fn rewriting_after(self, records: u64) -> Self {
         Self { rewrite_min: records, rewrite_check_at: records, ..self }
+    }
+
+    /// The log holds more than this partition could write again: it only grows.
+    pub fn never_rewriting(self) -> Self {
+        self.rewriting_after(u64::MAX)
     }
 
     /// Takes one command. `random` becomes part of a member id if it asks for one.
@@ -267,14 +281,16 @@ impl Partition {
     }
 
     fn list(&self, filter: &ListFilter) -> Vec<ListedGroup> {
-        let wants =
-            |words: &[String], word: &str| words.is_empty() || words.iter().any(|w| w.eq_ignore_ascii_case(word));
-        if !wants(&filter.types, "classic") {
+        let wants_type = |word: &String| word.eq_ignore_ascii_case("classic");
+        if !filter.types.is_empty() && !filter.types.iter().any(wants_type) {
             return Vec::new();
         }
+        let wants = |state: State| {
+            filter.states.is_empty() || filter.states.iter().any(|word| word.trim().eq_ignore_ascii_case(state.name()))
+        };
         self.groups
             .iter()
-            .filter(|(_, entry)| entry.exists() && wants(&filter.states, entry.group.state().name()))
+            .filter(|(_, entry)| entry.exists() && wants(entry.group.state()))
             .map(|(group_id, entry)| entry.group.list(group_id.clone()))
             .collect()
     }
@@ -303,19 +319,20 @@ impl Partition {
         self.settle(now, group_id, fx);
     }
 
-    /// After any change of a group: acts on its deadlines, lets the next in line go, and sees to it that the group is
+    /// After any change of a group: lets the next in line go, acts on its deadlines, and sees to it that the group is
     /// looked at in time, or forgotten.
     fn settle(&mut self, now: Now, group_id: &GroupId, fx: &mut Effects) {
         loop {
             let Some(entry) = self.groups.get_mut(group_id) else { return };
-            if !entry.stands_still() && entry.group.wake_at().is_some_and(|at| at <= now.monotonic) {
+            if entry.parked.front().is_some_and(|work| !entry.must_wait(work)) {
+                let work = entry.parked.pop_front().expect("just seen");
+                self.run(now, group_id, work, fx);
+            } else if !entry.stands_still() && entry.group.wake_at().is_some_and(|at| at <= now.monotonic) {
                 let mut turn = Turn::new(now, &self.settings);
+                entry.keep_waiting(&turn);
                 entry.group.on_tick(&mut turn);
                 let (replies, write) = (turn.replies, turn.write);
                 self.take_turn(group_id, replies, write, fx);
-            } else if entry.parked.front().is_some_and(|work| !entry.must_wait(work)) {
-                let work = entry.parked.pop_front().expect("just seen");
-                self.run(now, group_id, work, fx);
             } else {
                 break;
             }

@@ -168,10 +168,11 @@ fn fetch_group(
     topics: Option<&[OffsetFetchTopic<'_>]>,
     stability: Stability,
 ) -> impl Future<Output = Result<Vec<FetchedOffset>, GroupError>> {
-    let places = topics.unwrap_or_default().iter().flat_map(|topic| {
-        let name = topic.name.to_shared();
+    let image = server.shard().image();
+    let places = topics.unwrap_or_default().iter().flat_map(move |topic| {
+        let (name, id) = (topic.name.to_shared(), image.topics.get(&*topic.name).map(|known| known.id));
         let partitions = topic.partition_indexes.iter().copied().filter_map(PartitionIndex::new);
-        partitions.map(move |partition| (name.clone(), None, partition))
+        partitions.map(move |partition| (name.clone(), id, partition))
     });
     let mut places = places.peekable();
     let group_id = group_id.to_shared();

@@ -3,11 +3,13 @@
 //!
 //! Shell. Owns the spelling of versions, nulls and defaults; the coordinator of the group's partition decides. Always: a
 //! command goes to the shard that owns the partition the group hashes to; a request about many groups asks for some at a time and
-//! answers each once; a join whose client went is left to its session timeout, as in Kafka. Source: KIP-62, KIP-345,
-//! KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
+//! answers each once; a join whose client went is left to its session timeout, as in Kafka; no answer but that to a join or
+//! a sync waits longer than `offsets.commit.timeout.ms`, since a connection's heartbeats come after it. Source: KIP-62,
+//! KIP-345, KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -26,6 +28,7 @@ use crate::protocol::groups::{
     SyncGroupResponse,
 };
 use crate::protocol::{Blob, ErrorCode, Str};
+use crate::rt;
 use crate::rt::hop::Gone;
 use crate::server::connection::{Abandoned, Context};
 use crate::server::{Server, errors};
@@ -121,18 +124,35 @@ fn partition_of(image: &Image, group_id: &str) -> Option<PartitionId> {
 pub(super) fn ask_coordinator(server: &Server, command: GroupCommand) -> impl Future<Output = GroupAnswer> + 'static {
     let shard = server.shard();
     let refused = command.refused(GroupError::NotCoordinator);
+    let late = too_late(&command);
+    let deadline = Instant::now() + shard.settings().offsets_commit_timeout;
     let group_id = command.group_id().expect("commands about all groups go another way");
     let asked = partition_of(&shard.image(), group_id)
         .map(|partition| shard.ask(shard.owner(partition), ShardCall::Group(partition, Box::new(command))));
     async move {
-        match asked {
-            None => refused,
-            Some(answer) => match answer.await {
-                Ok(ShardAnswer::Group(answer)) => *answer,
-                Ok(_) => unreachable!("a group command is answered by its coordinator"),
-                Err(Gone) => refused,
+        let Some(answer) = asked else { return refused };
+        let answer = match late {
+            None => answer.await,
+            Some(late) => match rt::timeout_at(deadline, answer).await {
+                Some(answer) => answer,
+                None => return late,
             },
+        };
+        match answer {
+            Ok(ShardAnswer::Group(answer)) => *answer,
+            Ok(_) => unreachable!("a group command is answered by its coordinator"),
+            Err(Gone) => refused,
         }
+    }
+}
+
+/// What a command is told that waits for a record longer than `offsets.commit.timeout.ms`: as in Kafka, which leaves the
+/// record on its way too. `None`: it waits for other members.
+fn too_late(command: &GroupCommand) -> Option<GroupAnswer> {
+    match command {
+        GroupCommand::Join(_) | GroupCommand::Sync(_) => None,
+        GroupCommand::OffsetFetch(_) => Some(command.refused(GroupError::NotCoordinator)),
+        _ => Some(command.refused(GroupError::CoordinatorNotAvailable)),
     }
 }
 
@@ -349,15 +369,17 @@ pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>
     let mut response = ListGroupsResponse::default();
     for answer in asked {
         match answer.await {
-            Ok(ShardAnswer::Groups(Ok(groups))) => {
-                response.groups.extend(groups.into_iter().map(|group| ListedGroup {
+            Ok(ShardAnswer::Groups(listed)) => {
+                response.groups.extend(listed.groups.into_iter().map(|group| ListedGroup {
                     group_id: group.group_id.into(),
                     protocol_type: group.protocol_type.into(),
                     group_state: group.state.into(),
                     group_type: GROUP_TYPE.into(),
-                }))
+                }));
+                if let Some(error) = listed.error {
+                    response.error_code = errors::group(&error);
+                }
             }
-            Ok(ShardAnswer::Groups(Err(error))) => response.error_code = errors::group(&error),
             Ok(_) => unreachable!("a list of groups is answered with groups"),
             Err(Gone) => response.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE,
         }

@@ -87,8 +87,9 @@ impl Shard {
         let changed = self.adopt_topics(&image);
         *self.image.borrow_mut() = image.clone();
         self.lead_changed(&changed, &mut report).await;
-        self.delete_gone(&image, &mut report).await;
+        // Removing the logs takes time, and a crash meanwhile would leave the offsets.
         self.forget_offsets_of(deleted);
+        self.delete_gone(&image, &mut report).await;
         report
     }
 

@@ -97,6 +97,15 @@ pub struct Adopted {
     pub moves: u32,
 }
 
+/// The groups of a shard.
+#[derive(Debug, Default)]
+pub struct ListedGroups {
+    /// Of every coordinator that has loaded.
+    pub groups: Vec<ListedGroup>,
+    /// Why others are not among them, yet.
+    pub error: Option<GroupError>,
+}
+
 /// The answer to a [`ShardCall`].
 pub enum ShardAnswer {
     /// It is done.
@@ -119,8 +128,8 @@ pub enum ShardAnswer {
     Producers(Vec<Result<Vec<ActiveProducer>, FetchError>>),
     /// Of the kind the command expects.
     Group(Box<GroupAnswer>),
-    /// Or why they cannot be listed yet.
-    Groups(Result<Vec<ListedGroup>, GroupError>),
+    /// Those that can be listed.
+    Groups(ListedGroups),
     /// What there is.
     Facts(Box<ShardFacts>),
     /// How it fares.

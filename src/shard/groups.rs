@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::BytesMut;
 
 use crate::config::BrokerSettings;
-use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, GroupSettings, ListFilter, ListedGroup};
+use crate::coordinator::command::{GroupAnswer, GroupCommand, GroupError, GroupSettings, ListFilter};
 use crate::coordinator::{Coordinator, Durable, Journal, JournalError};
 use crate::log::AppendError;
 use crate::protocol::batch;
@@ -19,7 +19,7 @@ use crate::replica::{Isolation, Partition, ProduceError, ReadRequest};
 use crate::rt;
 use crate::rt::hop::Responder;
 use crate::rt::net::Payload;
-use crate::shard::calls::ShardAnswer;
+use crate::shard::calls::{ListedGroups, ShardAnswer};
 use crate::shard::{Shard, now_ms};
 use crate::types::{Offset, PartitionId, TopicName};
 
@@ -81,6 +81,10 @@ impl Shard {
                         let (records, groups) = (report.records, report.groups);
                         tracing::debug!(partition = %partition.name(), records, groups, "groups loaded");
                     }
+                    if report.skipped > 0 {
+                        let (partition, skipped) = (partition.name(), report.skipped);
+                        tracing::info!(%partition, skipped, "records not of groups are kept, and so are the old ones of groups");
+                    }
                 }
                 Err(reason) => {
                     tracing::error!(partition = %partition.name(), reason, "groups did not load; their coordinator is off");
@@ -106,10 +110,9 @@ impl Shard {
         coordinator.submit(command, Box::new(respond));
     }
 
-    /// The groups of every coordinator of this shard; the first error, if one of them is still loading.
+    /// The groups of every coordinator of this shard, and the first error, if one of them is still loading.
     pub(super) fn on_list_groups(&self, filter: &ListFilter, responder: Responder<ShardAnswer>) {
-        let gathered =
-            Rc::new(Gathered { groups: RefCell::new(Ok(Vec::new())), responder: RefCell::new(Some(responder)) });
+        let gathered = Rc::new(Gathered { listed: RefCell::default(), responder: RefCell::new(Some(responder)) });
         for coordinator in self.coordinators.all() {
             let gathered = gathered.clone();
             let respond = move |answer| gathered.add(answer);
@@ -120,26 +123,27 @@ impl Shard {
 
 /// A list of groups under way, answered when the last coordinator has told its own.
 struct Gathered {
-    groups: RefCell<Result<Vec<ListedGroup>, GroupError>>,
+    listed: RefCell<ListedGroups>,
     responder: RefCell<Option<Responder<ShardAnswer>>>,
 }
 
 impl Gathered {
     fn add(&self, answer: GroupAnswer) {
-        let mut groups = self.groups.borrow_mut();
-        match (&mut *groups, answer) {
-            (Ok(groups), GroupAnswer::List(Ok(listed))) => groups.extend(listed),
-            (Ok(_), GroupAnswer::List(Err(error))) => *groups = Err(error),
-            _ => {}
+        let mut all = self.listed.borrow_mut();
+        match answer {
+            GroupAnswer::List(Ok(listed)) => all.groups.extend(listed),
+            // As in Kafka: the groups that failed to load are not here, which says nothing about the others.
+            GroupAnswer::List(Err(GroupError::NotCoordinator)) => {}
+            GroupAnswer::List(Err(error)) => all.error = all.error.or(Some(error)),
+            other => unreachable!("a list was answered with {other:?}"),
         }
     }
 }
 
 impl Drop for Gathered {
     fn drop(&mut self) {
-        let groups = std::mem::replace(self.groups.get_mut(), Ok(Vec::new()));
         if let Some(responder) = self.responder.get_mut().take() {
-            responder.answer(ShardAnswer::Groups(groups));
+            responder.answer(ShardAnswer::Groups(std::mem::take(self.listed.get_mut())));
         }
     }
 }

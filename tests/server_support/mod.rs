@@ -252,6 +252,8 @@ fn start_shards(
 
 /// One connection, one request after the other, or many at once.
 pub struct Client {
+    /// What it calls itself.
+    pub client_id: &'static str,
     socket: TcpStream,
     correlation_id: i32,
 }
@@ -262,13 +264,13 @@ impl Client {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
-        Self { socket, correlation_id: 0 }
+        Self { client_id: "smoke", socket, correlation_id: 0 }
     }
 
     /// Sends a request; its correlation id.
     pub fn send<'a, R: Request<'a>>(&mut self, version: i16, request: &R) -> i32 {
         self.correlation_id += 1;
-        let frame = protocol::encode_request(BytesMut::new(), version, self.correlation_id, "smoke", request);
+        let frame = protocol::encode_request(BytesMut::new(), version, self.correlation_id, self.client_id, request);
         self.socket.write_all(&frame.into_bytes()).unwrap();
         self.correlation_id
     }
@@ -276,7 +278,7 @@ impl Client {
     /// Sends a request whose records are given beside it: each field of them gets one entry.
     pub fn send_records<'a, R: Request<'a>>(&mut self, version: i16, request: &R, records: &[&[u8]]) -> i32 {
         self.correlation_id += 1;
-        let frame = protocol::encode_request(BytesMut::new(), version, self.correlation_id, "smoke", request);
+        let frame = protocol::encode_request(BytesMut::new(), version, self.correlation_id, self.client_id, request);
         let mut bytes = Vec::new();
         for segment in frame.into_segments() {
             match segment {

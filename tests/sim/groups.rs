@@ -1,10 +1,14 @@
 //! One group coordinator, a few consumers that follow the classic protocol, a network that loses and delays, a log that
 //! sometimes refuses, and restarts.
 //!
-//! Held at every step: `Partition::check`; what replays from the log equals what is served (P6, G1); one owner of each
-//! share per generation, and commits of older generations refused (G2); an older instance of a static member is fenced as
-//! soon as the newer one was answered (G4). After the faults end, everybody who lives is in one stable generation within
-//! [`HEAL`] (G3). Writing the log anew loses nothing.
+//! The promises, held at every step, beside `Partition::check`:
+//! - Durability: what replays from the log is what is served, and a commit that was acknowledged is the newest in the log.
+//! - Ownership: within a generation each share has one owner; no answer and no record is of an older generation.
+//! - Fencing: an older instance of a static member is refused as soon as the newer one was answered.
+//! - Progress: no rebalance lasts for ever, and when the faults end everybody who lives is in one stable generation within
+//!   [`HEAL`].
+//!
+//! Writing the log anew breaks none of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -624,7 +628,7 @@ impl World {
         }
     }
 
-    /// G2: what is written for a member belongs to the newest generation. What is only written anew may be older.
+    /// Ownership: what is written for a member belongs to the newest generation. What is only written anew may be older.
     fn check_write(&mut self, record: &Record) {
         if let Record::Offset { partition, value: Some(committed), .. } = record
             && self.committed.get(&partition.value()) != Some(&committed.offset)
@@ -711,7 +715,7 @@ impl World {
         }
     }
 
-    /// G4.
+    /// Fencing.
     fn check_holder(&self, request: &MemberRequest) {
         if let Some(instance) = &request.instance_id {
             assert_eq!(

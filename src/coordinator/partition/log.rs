@@ -104,12 +104,21 @@ impl Entry {
             value: Some(committed.clone()),
         };
         let mut records: Vec<Record> = self.offsets.iter().map(offset).collect();
-        // One that lost its last offset is still listed until it expires.
-        let nameless = || self.group.persisted().filter(|_| self.logged && self.offsets.is_empty());
-        if let Some(value) = self.value.clone().or_else(nameless) {
+        if let Some(value) = self.kept_value() {
             records.push(Record::Group { group_id: group_id.clone(), value: Some(value) });
         }
         records
+    }
+
+    fn kept_value(&self) -> Option<GroupValue> {
+        // One that lost its last offset is still listed until it expires.
+        let nameless = || self.group.persisted().filter(|_| self.logged && self.offsets.is_empty());
+        self.value.clone().or_else(nameless)
+    }
+
+    /// Whether the log must hold nothing of it, now and whatever its writes come to.
+    fn leaves_no_records(&self) -> bool {
+        !self.must_wait(&Work::Rewrite) && self.offsets.is_empty() && self.kept_value().is_none()
     }
 }
 
@@ -252,9 +261,10 @@ impl Partition {
         }
     }
 
-    /// Begins to write the log anew if most of it is of no use.
+    /// Begins to write the log anew if most of it is of no use; not in the event that ends a round, since the shell would
+    /// discard what is before the new mark.
     fn maybe_begin_round(&mut self, now: Now, fx: &mut Effects) {
-        if self.round.is_some() || self.log_records < self.rewrite_check_at {
+        if self.round.is_some() || fx.discard || self.log_records < self.rewrite_check_at {
             return;
         }
         let live: u64 = self.groups.values().map(|entry| 1 + entry.offsets.iter().count() as u64).sum();
@@ -266,14 +276,16 @@ impl Partition {
         }
     }
 
-    /// Lets the next group write its records anew; after the last one the mark holds.
+    /// Lets the next group write its records anew; after the last one the mark holds. Groups without records, of which a
+    /// peer can make very many, are passed over here: each of them would be one more call on the stack.
     fn continue_round(&mut self, now: Now, fx: &mut Effects) {
         while let Some(round) = &mut self.round {
             match round.left.pop_front() {
-                Some(group_id) if self.groups.contains_key(&group_id) => {
-                    return self.submit(now, &group_id, Work::Rewrite, fx);
+                Some(group_id) => {
+                    if self.groups.get(&group_id).is_some_and(|entry| !entry.leaves_no_records()) {
+                        return self.submit(now, &group_id, Work::Rewrite, fx);
+                    }
                 }
-                Some(_) => {}
                 None => {
                     fx.discard = true;
                     self.log_records = round.written;
@@ -356,6 +368,8 @@ fn tombstones(group_id: &GroupId, places: &[Place]) -> VecDeque<Record> {
 mod tests {
     use std::time::Duration;
 
+    use bytes::Bytes;
+
     use super::*;
     use crate::coordinator::command::*;
     use crate::types::TopicId;
@@ -375,6 +389,10 @@ mod tests {
     }
 
     fn commit(partitions: std::ops::Range<i32>) -> GroupCommand {
+        commit_of("g", partitions)
+    }
+
+    fn commit_of(group: &str, partitions: std::ops::Range<i32>) -> GroupCommand {
         let partition = |number| CommitPartition {
             topic: "a-topic-with-a-name-of-some-length".into(),
             topic_id: TopicId::ZERO,
@@ -383,7 +401,7 @@ mod tests {
             leader_epoch: None,
             metadata: "".into(),
         };
-        let member = MemberRequest { group_id: "g".into(), generation: -1, member_id: "".into(), instance_id: None };
+        let member = MemberRequest { group_id: group.into(), generation: -1, member_id: "".into(), instance_id: None };
         let partitions = partitions.map(partition).collect();
         GroupCommand::OffsetCommit(CommitRequest { member, retention: None, version: 9, partitions })
     }
@@ -462,6 +480,80 @@ mod tests {
         assert!(longest < 150, "{longest} records");
     }
 
+    #[test]
+    fn a_round_does_not_begin_in_the_event_that_ends_another() {
+        let mut partition = Partition::new(settings()).rewriting_after(10);
+        let (mut log, mut mark, mut discards) = (Vec::new(), 0, 0);
+        let mut waiting = VecDeque::new();
+        let ask = |partition: &mut Partition, waiting: &mut VecDeque<_>, group| {
+            let mut fx = Effects::default();
+            partition.on_command(NOW, Ticket(1), commit_of(group, 0..3), 0, &mut fx);
+            waiting.extend(fx.writes);
+        };
+        ask(&mut partition, &mut waiting, "b");
+        ask(&mut partition, &mut waiting, "a");
+        while let Some((id, records)) = waiting.pop_front() {
+            log.extend(records);
+            let mut fx = Effects::default();
+            partition.on_written(NOW, id, Ok(()), &mut fx);
+            partition.check();
+            assert!(!(fx.mark && fx.discard), "the new mark would be taken for the old one");
+            if fx.mark {
+                mark = log.len();
+            }
+            waiting.extend(fx.writes);
+            if fx.mark && discards == 0 {
+                // While the first group is written anew the log grows, so that the next round is due when this one ends.
+                (0..20).for_each(|_| ask(&mut partition, &mut waiting, "b"));
+            } else if fx.discard {
+                log.drain(..mark);
+                discards += 1;
+            } else if discards == 0 && mark == 0 {
+                ask(&mut partition, &mut waiting, "a");
+            }
+            if waiting.is_empty() || fx.discard {
+                assert_eq!(partition.snapshot(), replayed(&log), "the log has everything that is served");
+            }
+        }
+        assert_eq!(partition.snapshot().len(), 2);
+        assert!(discards > 0);
+    }
+
+    #[test]
+    fn a_round_passes_over_any_number_of_groups_without_records() {
+        let mut partition = Partition::new(settings()).rewriting_after(10);
+        for number in 0..20_000 {
+            let join = GroupCommand::Join(JoinRequest {
+                group_id: format!("g{number}").into(),
+                member_id: "".into(),
+                instance_id: None,
+                client_id: "c".into(),
+                client_host: "/127.0.0.1".into(),
+                session_timeout_ms: 60_000,
+                rebalance_timeout_ms: 60_000,
+                protocol_type: "consumer".into(),
+                protocols: vec![Protocol { name: "range".into(), metadata: Bytes::new() }],
+                version: 4,
+            });
+            partition.on_command(NOW, Ticket(number), join, u128::from(number), &mut Effects::default());
+        }
+        let mut rounds = 0;
+        let mut waiting = VecDeque::new();
+        for round in 0..90 {
+            let mut fx = Effects::default();
+            partition.on_command(NOW, Ticket(20_000 + round), commit_of("z", 0..1000), 0, &mut fx);
+            waiting.extend(fx.writes);
+            while let Some((id, _)) = waiting.pop_front() {
+                let mut fx = Effects::default();
+                partition.on_written(NOW, id, Ok(()), &mut fx);
+                rounds += u32::from(fx.discard);
+                waiting.extend(fx.writes);
+            }
+        }
+        assert_eq!(rounds, 1);
+        partition.check();
+    }
+
     /// A partition with its log, of which one round of writing anew may fail at one of its writes.
     struct Faulty {
         partition: Partition,
@@ -476,10 +568,8 @@ mod tests {
     impl Faulty {
         /// One commit of `group`, and everything that follows from it. Write `fails` of the first round does.
         fn commit(&mut self, group: &str, partitions: i32, fails: usize) {
-            let GroupCommand::OffsetCommit(mut request) = commit(0..partitions) else { panic!("a commit") };
-            request.member.group_id = group.into();
             let mut fx = Effects::default();
-            self.partition.on_command(NOW, Ticket(1), GroupCommand::OffsetCommit(request), 0, &mut fx);
+            self.partition.on_command(NOW, Ticket(1), commit_of(group, 0..partitions), 0, &mut fx);
             let mut waiting: VecDeque<_> = fx.writes.into();
             while let Some((id, records)) = waiting.pop_front() {
                 let fault = self.rounds_begun == 1 && self.in_round == Some(fails);
