@@ -14,11 +14,9 @@ use bytes::BytesMut;
 use ringlog::protocol::admin::*;
 use ringlog::protocol::batch::{Builder, BuilderOptions, Codec};
 use ringlog::protocol::fetch::*;
-use ringlog::protocol::groups::*;
-use ringlog::protocol::operator::{DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic};
 use ringlog::protocol::produce::*;
-use ringlog::protocol::{self, ApiKey, ErrorCode, Records, Str};
-use server_support::{Broker, Client, PATIENCE, batch, loaded, now};
+use ringlog::protocol::{self, ApiKey, ErrorCode, Records};
+use server_support::{Broker, Client, PATIENCE, batch, now};
 use smallvec::smallvec;
 
 /// Waits for a condition that other threads bring about.
@@ -257,82 +255,6 @@ fn batches_whose_records_are_read_keep_nobody_waiting_for_all_of_them() {
         [(ErrorCode::NONE, RECORDS)],
         "the next request of the connection is not before it, though it is light"
     );
-}
-
-/// Sets a flag when it goes, however the test ends: the other thread would wait for ever.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Bytes this process holds.
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
-    pages * 4096
-}
-
-#[test]
-fn requests_that_name_very_much_cost_neither_memory_nor_the_turns_of_others() {
-    const GROWTH_MAX: u64 = 512 << 20;
-    let broker = Broker::start(1, &[]);
-    let mut client = broker.connect();
-    create_topic(&mut client, "t", 1, ("retention.ms", "-1"));
-    let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes: vec![0; 1_000_000] }];
-    let groups = vec![OffsetFetchGroup { group_id: "g".into(), topics: Some(topics), ..Default::default() }];
-    let key = FindCoordinatorRequest { coordinator_keys: vec!["g".into()], ..Default::default() };
-    client.ask(4, &key, decoded!(FindCoordinatorResponse));
-    let request = OffsetFetchRequest { groups, ..Default::default() };
-    let ask = || client.ask(8, &request, decoded!(OffsetFetchResponse));
-    let answer = loaded(ask, |answer| answer.groups[0].error_code);
-    assert_eq!(answer.groups[0].topics[0].partitions.len(), 1, "one place is named");
-
-    let done = AtomicBool::new(false);
-    let before = resident_bytes();
-    std::thread::scope(|scope| {
-        let is_done = Done(&done);
-        let other = scope.spawn(|| {
-            let mut client = broker.connect();
-            let (mut longest, mut most) = (Duration::ZERO, 0);
-            while !done.load(Ordering::Relaxed) {
-                longest = longest.max(api_versions(&mut client));
-                most = most.max(resident_bytes());
-            }
-            (longest, most)
-        });
-        let describe = |names: Vec<Str<'static>>| DescribeGroupsRequest { groups: names, ..Default::default() };
-        let answer = client.ask(5, &describe(vec!["".into(); 600_000]), decoded!(DescribeGroupsResponse));
-        assert_eq!(answer.groups.len(), 1, "one group is named");
-        let names: Vec<_> = (0..30_000).map(|number| format!("group-{number}").into()).collect();
-        let answer = client.ask(5, &describe(names.clone()), decoded!(DescribeGroupsResponse));
-        assert!(answer.groups.iter().map(|group| &group.group_id).eq(&names), "each group, in order");
-        let answer = client.ask(2, &DeleteGroupsRequest { groups_names: names }, decoded!(DeleteGroupsResponse));
-        assert!(answer.results.iter().all(|result| result.error_code == ErrorCode::GROUP_ID_NOT_FOUND));
-        assert_eq!(answer.results.len(), 30_000);
-
-        let group = || OffsetFetchGroup { group_id: "g".into(), topics: None, ..Default::default() };
-        let groups = (0..50_000).map(|_| group()).collect();
-        let answer = client.ask(8, &OffsetFetchRequest { groups, ..Default::default() }, decoded!(OffsetFetchResponse));
-        let codes: Vec<_> = answer.groups.iter().map(|group| group.error_code).collect();
-        assert!(codes[0] == ErrorCode::NONE && codes[1..].iter().all(|code| *code == ErrorCode::INVALID_REQUEST));
-
-        let topics = vec![DescribeProducersTopic { name: "t".into(), partition_indexes: vec![0; 1_000_000] }];
-        let answer = client.ask(0, &DescribeProducersRequest { topics }, decoded!(DescribeProducersResponse));
-        assert_eq!(answer.topics[0].partitions.len(), 1);
-
-        // More than any request may say.
-        let mut greedy = broker.connect();
-        greedy.send(5, &describe(vec!["".into(); 1_000_000]));
-        assert!(greedy.receive().is_none());
-        drop(is_done);
-        let (longest, most) = other.join().unwrap();
-        println!("others waited for {longest:?} at most; {} MiB more were held", most.saturating_sub(before) >> 20);
-        assert!(longest < Duration::from_secs(5) && most.saturating_sub(before) < GROWTH_MAX);
-    });
-    assert_eq!(broker.counter("faults_body"), 1);
 }
 
 /// Batches of the log that slow consumers read, and bytes of the value in each.

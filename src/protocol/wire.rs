@@ -51,17 +51,20 @@ pub struct Reader<'a> {
     end: usize,
     /// What is left of [`DECODED_BYTES_MAX`].
     budget: usize,
+    /// What an element of an array counts for at least.
+    element_bytes_min: usize,
 }
 
 impl<'a> Reader<'a> {
     /// From the first byte after the length prefix; positions count from here.
     pub fn new(frame: &'a [u8]) -> Self {
-        Self { rest: frame, end: frame.len(), budget: DECODED_BYTES_MAX }
+        Self { rest: frame, end: frame.len(), budget: DECODED_BYTES_MAX, element_bytes_min: 0 }
     }
 
-    /// For a message that may decode to less than [`DECODED_BYTES_MAX`].
-    pub fn within(self, decoded_bytes_max: usize) -> Self {
-        Self { budget: self.budget.min(decoded_bytes_max), ..self }
+    /// For a message that may decode to less than [`DECODED_BYTES_MAX`], and each of whose elements costs `element_bytes_min` at
+    /// least, however little of it is decoded.
+    pub fn within(self, decoded_bytes_max: usize, element_bytes_min: usize) -> Self {
+        Self { budget: self.budget.min(decoded_bytes_max), element_bytes_min, ..self }
     }
 
     /// Bytes from the start of the frame to the next field.
@@ -156,7 +159,7 @@ impl<'a> Reader<'a> {
         if count > self.remaining() / T::bytes_min(form).max(1) {
             return Err(WireError::Short);
         }
-        let bytes = count.saturating_mul(size_of::<T>());
+        let bytes = count.saturating_mul(size_of::<T>().max(self.element_bytes_min));
         self.budget = self.budget.checked_sub(bytes).ok_or(WireError::Memory)?;
         Ok(Some(count))
     }
@@ -478,6 +481,14 @@ mod tests {
         frame.resize(4 + 2 * empty_names, 0);
         const { assert!((4 << 20) * size_of::<Str<'_>>() > DECODED_BYTES_MAX) };
         assert_eq!(decoded::<Vec<Str<'_>>>(&frame, OLD), Err(WireError::Memory));
+    }
+
+    #[test]
+    fn elements_that_are_answered_with_more_than_their_bytes_count_for_more() {
+        let frame = [4_i32, 1, 2, 3, 4].map(i32::to_be_bytes).concat();
+        let within = |bytes| Vec::<i32>::decode(&mut Reader::new(&frame).within(bytes, 32), OLD);
+        assert_eq!(within(4 * 32), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(within(4 * 32 - 1), Err(WireError::Memory));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! `ConfigHelper`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::config::Described;
 use crate::controller::image::Image;
@@ -204,7 +205,8 @@ pub(super) async fn describe_configs<'a>(
         match outcome {
             Ok(described) => {
                 let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
-                let asked = |name: &str| keys.is_none_or(|keys| keys.iter().any(|key| **key == *name));
+                let keys = keys.map(|keys| keys.iter().map(|key| &**key).collect::<HashSet<&str>>());
+                let asked = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name));
                 let described = described.into_iter().filter(|one| asked(&one.name));
                 result.configs = described.map(|one| described_config(one, synonyms, documentation)).collect();
             }
@@ -218,12 +220,20 @@ pub(super) async fn describe_configs<'a>(
     // Each once: the settings of a topic are a thousand times as long as its name.
     let (mut seen, mut results) = (HashSet::new(), Vec::new());
     for resource in request.resources {
-        if seen.insert((resource.resource_type, resource.resource_name.to_shared())) {
+        if seen.insert((resource.resource_type, one_spelling(&resource))) {
             results.push(describe(resource));
-            cx.server.shard().net().give_way().await;
         }
+        cx.server.shard().net().give_way().await;
     }
     DescribeConfigsResponse { results, ..Default::default() }
+}
+
+/// The name of a resource: that of a broker is a number, of which 1, 01 and +1 are the same.
+fn one_spelling(resource: &DescribeConfigsResource<'_>) -> Arc<str> {
+    match resource.resource_name.parse::<i32>() {
+        Ok(id) if resource.resource_type == BROKER_RESOURCE => id.to_string().into(),
+        _ => resource.resource_name.to_shared(),
+    }
 }
 
 fn describe_resource(

@@ -9,14 +9,19 @@ use crate::rt::net::Reply;
 use crate::server::connection::{Context, Unserved};
 use crate::server::{admin, fetch, group_offsets, groups, metadata, offsets, operator, placement, producer_ids};
 
-/// What the arrays of a request may decode to: names of half a million topics, or twice as many partitions to be fetched as a
-/// broker can have. An answer takes some times as much.
+/// What the arrays of a request may decode to: half a million names or indexes of partitions. An answer takes some times as
+/// much.
 const REQUEST_DECODED_BYTES_MAX: usize = 16 << 20;
+
+/// What an element of an array counts for at least: an index of four bytes is answered with as much as a name is. Not more,
+/// so that a request may place a hundred thousand partitions on three brokers each.
+const REQUEST_ELEMENT_BYTES_MIN: usize = 32;
 
 /// Reads a body and lets be what follows it, as Kafka does: librdkafka 2.12 asks for the metadata of all topics with three
 /// bytes too many.
 pub(super) fn decode<'a, M: Message<'a>>(body: Reader<'a>, version: i16) -> WireResult<M> {
-    M::decode(&mut body.within(REQUEST_DECODED_BYTES_MAX), Form::new(version, M::FLEXIBLE_FROM))
+    let mut body = body.within(REQUEST_DECODED_BYTES_MAX, REQUEST_ELEMENT_BYTES_MIN);
+    M::decode(&mut body, Form::new(version, M::FLEXIBLE_FROM))
 }
 
 /// Decodes the body of a request and answers it.

@@ -1,7 +1,7 @@
 //! OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
 //! Shell. Owns the check that a committed partition exists, and the order of answers; the coordinator of the group keeps
-//! the offsets. Always: a request for very many offsets asks for some at a time, and for none twice.
+//! the offsets. Always: a request for very many offsets asks for some at a time, and none is asked for or deleted twice.
 //! Source: KIP-211, KIP-320, KIP-447, KIP-496, KIP-709.
 
 use std::collections::HashSet;
@@ -20,6 +20,7 @@ use crate::protocol::groups::{
 use crate::protocol::{ErrorCode, Str};
 use crate::server::connection::Context;
 use crate::server::groups::{GROUPS_AT_ONCE, ask_coordinator, code_of, expect_answer, shared};
+use crate::server::named::{Named, answer_each, keep_new};
 use crate::server::{Server, errors, topics};
 use crate::types::{LeaderEpoch, PartitionIndex};
 
@@ -154,14 +155,9 @@ async fn fetch_groups<'a>(
 /// Keeps each partition once.
 async fn drop_repeated(server: &Server, topics: Option<&mut Vec<OffsetFetchTopic<'_>>>) {
     let Some(topics) = topics else { return };
-    let mut seen = topics::Named::default();
+    let mut seen = Named::default();
     for OffsetFetchTopic { name, partition_indexes, .. } in topics {
-        let (name, mut kept) = (&**name, Vec::new());
-        for some in partition_indexes.chunks(OFFSETS_AT_ONCE) {
-            kept.extend(some.iter().copied().filter(|partition| seen.insert(name, *partition)));
-            server.shard().net().give_way().await;
-        }
-        *partition_indexes = kept;
+        keep_new(server, seen.of(name), partition_indexes, |index| *index, |_| {}).await;
     }
 }
 
@@ -261,13 +257,21 @@ fn no_offset(partition_index: i32) -> OffsetFetchPartitionResponse<'static> {
 }
 
 /// Answers OffsetDelete.
-pub(super) async fn offset_delete<'a>(cx: &Context<'_>, request: OffsetDeleteRequest<'a>) -> OffsetDeleteResponse<'a> {
+pub(super) async fn offset_delete<'a>(
+    cx: &Context<'_>,
+    mut request: OffsetDeleteRequest<'a>,
+) -> OffsetDeleteResponse<'a> {
     let image = cx.server.shard().image();
+    // Each once: every other time would be one more tombstone in the log.
+    let mut seen = Named::default();
+    for topic in &mut request.topics {
+        keep_new(cx.server, seen.of(&topic.name), &mut topic.partitions, |index| *index, |_| {}).await;
+    }
     let mut partitions = Vec::new();
     let mut known = Vec::new();
     for topic in &request.topics {
-        for partition in &topic.partitions {
-            let found = topics::find(&image, &topic.name, *partition);
+        let find = |index: &i32| topics::find(&image, &topic.name, *index);
+        for found in answer_each(cx.server, &topic.partitions, find).await {
             known.push(found.is_some());
             partitions.extend(found.map(|(id, topic, _)| (topic.name.clone(), id.partition)));
         }

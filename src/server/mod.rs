@@ -16,6 +16,7 @@ mod group_offsets;
 mod groups;
 mod leaning;
 mod metadata;
+mod named;
 mod offsets;
 mod operator;
 mod owners;

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 
-use crate::protocol::ErrorCode;
 use crate::protocol::admin::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
     ListOffsetsTopicResponse,
@@ -13,10 +12,12 @@ use crate::protocol::admin::{
 use crate::protocol::operator::{
     EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
 };
+use crate::protocol::{ErrorCode, Str};
 use crate::replica::Isolation;
 use crate::server::connection::Context;
+use crate::server::named::{Named, keep_new};
 use crate::server::owners::ask_owners;
-use crate::server::{errors, topics};
+use crate::server::{Server, errors, topics};
 use crate::shard::calls::{EpochQuestion, OffsetQuestion, ShardAnswer, ShardCall, WantedOffset};
 use crate::types::LeaderEpoch;
 
@@ -28,9 +29,10 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
         (-1, _) => Isolation::ReadUncommitted,
         _ => Isolation::LogEnd,
     };
-    let twice = drop_repeated(&mut request.topics);
-    let question = |topic: &str, asked: &ListOffsetsPartition| {
-        if twice.contains(&(topic.to_owned(), asked.partition_index)) {
+    let names: Vec<Str<'a>> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let twice = drop_repeated(cx.server, &names, &mut request.topics).await;
+    let question = |topic: &str, asked: &ListOffsetsPartition, twice: Option<&HashSet<i32>>| {
+        if twice.is_some_and(|twice| twice.contains(&asked.partition_index)) {
             return Err(ErrorCode::INVALID_REQUEST);
         }
         let wanted = wanted_offset(asked.timestamp, cx.version).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
@@ -38,9 +40,11 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
         let (partition, ..) = found.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         Ok(OffsetQuestion { partition, leader_epoch: LeaderEpoch::new(asked.current_leader_epoch), isolation, wanted })
     };
-    let question = &question;
-    let questions =
-        request.topics.iter().flat_map(|topic| topic.partitions.iter().map(move |asked| question(&topic.name, asked)));
+    let (question, twice) = (&question, &twice);
+    let questions = request.topics.iter().flat_map(|topic| {
+        let twice = twice.get(&topic.name);
+        topic.partitions.iter().map(move |asked| question(&topic.name, asked, twice))
+    });
     let mut answers = ask_owners(
         cx.server,
         questions,
@@ -79,18 +83,13 @@ pub(super) async fn list_offsets<'a>(cx: &Context<'_>, mut request: ListOffsetsR
     ListOffsetsResponse { topics: topics.collect(), ..Default::default() }
 }
 
-/// Keeps each partition once; those that were there more than once, by topic and index.
-fn drop_repeated(topics: &mut [ListOffsetsTopic<'_>]) -> HashSet<(String, i32)> {
-    let (mut seen, mut twice) = (HashSet::new(), HashSet::new());
-    for topic in topics {
-        topic.partitions.retain(|partition| {
-            let name = (topic.name.to_string(), partition.partition_index);
-            let first = seen.insert(name.clone());
-            if !first {
-                twice.insert(name);
-            }
-            first
-        });
+/// Keeps each partition once; those that were there more than once. `names` are those of the topics.
+async fn drop_repeated<'n>(server: &Server, names: &'n [Str<'_>], topics: &mut [ListOffsetsTopic<'_>]) -> Named<'n> {
+    let (mut seen, mut twice) = (Named::default(), Named::default());
+    for (name, topic) in names.iter().zip(topics) {
+        let again = twice.of(name);
+        let index = |partition: &ListOffsetsPartition| partition.partition_index;
+        keep_new(server, seen.of(name), &mut topic.partitions, index, |index| _ = again.insert(index)).await;
     }
     twice
 }

@@ -26,6 +26,7 @@ use crate::protocol::{ErrorCode, Str};
 use crate::server::admin::{BROKER_RESOURCE, TOPIC_RESOURCE};
 use crate::server::connection::Context;
 use crate::server::metadata::TOPIC_OPERATIONS;
+use crate::server::named::{ELEMENTS_AT_ONCE, Named, keep_new};
 use crate::server::owners::ask_owners;
 use crate::server::{errors, topics};
 use crate::shard::calls::{PartitionFacts, ShardAnswer, ShardCall};
@@ -43,6 +44,7 @@ pub(super) async fn create_partitions<'a>(
         topics::duplicates(request.topics.iter().map(|topic| &*topic.name)).into_iter().map(str::to_owned).collect();
     let image = cx.server.shard().image();
     let mut results: Vec<CreatePartitionsResult<'a>> = Vec::new();
+    let mut told = HashSet::new();
     let mut wanted = Vec::new();
     let mut commands = Vec::new();
     for topic in request.topics {
@@ -52,7 +54,7 @@ pub(super) async fn create_partitions<'a>(
             check_assignments(&image, &topic)
         };
         match refusal {
-            Some((code, message)) if results.iter().all(|told| told.name != topic.name) => {
+            Some((code, message)) if told.insert(topic.name.to_shared()) => {
                 results.push(CreatePartitionsResult {
                     name: topic.name,
                     error_code: code,
@@ -290,12 +292,14 @@ pub(super) async fn describe_log_dirs(
         }
     }
     if let Some(topics) = &request.topics {
-        let mut named = topics::Named::default();
+        let mut named = Named::default();
         for topic in topics {
-            topic.partitions.iter().for_each(|partition| _ = named.insert(&topic.topic, *partition));
-            shard.net().give_way().await;
+            for some in topic.partitions.chunks(ELEMENTS_AT_ONCE) {
+                named.of(&topic.topic).extend(some);
+                shard.net().give_way().await;
+            }
         }
-        partitions.retain(|facts| named.contains(&facts.topic, facts.partition));
+        partitions.retain(|facts| named.get(&facts.topic).is_some_and(|named| named.contains(&facts.partition)));
     }
     partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
     let dirs = shard.settings().log_dirs.iter().enumerate();
@@ -338,11 +342,9 @@ pub(super) async fn describe_producers<'a>(
     mut request: DescribeProducersRequest<'a>,
 ) -> DescribeProducersResponse<'a> {
     let image = cx.server.shard().image();
-    let mut seen = topics::Named::default();
+    let mut seen = Named::default();
     for topic in &mut request.topics {
-        let (name, indexes) = (&*topic.name, &mut topic.partition_indexes);
-        indexes.retain(|index| seen.insert(name, *index));
-        cx.server.shard().net().give_way().await;
+        keep_new(cx.server, seen.of(&topic.name), &mut topic.partition_indexes, |index| *index, |_| {}).await;
     }
     let image = &image;
     let questions = request.topics.iter().flat_map(|topic| {

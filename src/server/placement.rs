@@ -7,20 +7,24 @@
 use std::collections::HashSet;
 
 use crate::controller::image::Image;
-use crate::protocol::ErrorCode;
 use crate::protocol::placement::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersPartitionResult,
     ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopicResult, ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse, ReassignablePartitionResult, ReassignableTopicResult,
+    ListPartitionReassignmentsResponse, ReassignablePartition, ReassignablePartitionResult, ReassignableTopicResult,
 };
+use crate::protocol::{ErrorCode, Str};
 use crate::server::connection::Context;
+use crate::server::named::answer_each;
 use crate::server::topics;
 use crate::types::TopicName;
 
 /// Kinds of elections: the preferred replica, or any.
 const ELECTION_TYPES: [i8; 2] = [0, 1];
 
-type Refusal = (ErrorCode, Option<String>);
+type Refusal = (ErrorCode, Option<Str<'static>>);
+
+/// Without its name: that may have 32 KiB, and would stand in the answer of each of its partitions.
+const UNKNOWN: Refusal = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(Str::Borrowed("there is no such partition")));
 
 /// Answers ElectLeaders. No partition needs one; asked for all, Kafka names every topic and in it those alone that do.
 pub(super) async fn elect_leaders<'a>(cx: &Context<'_>, request: ElectLeadersRequest<'a>) -> ElectLeadersResponse<'a> {
@@ -38,21 +42,18 @@ pub(super) async fn elect_leaders<'a>(cx: &Context<'_>, request: ElectLeadersReq
     };
     let elected = |topic: &str, partition_id| {
         let (error_code, message) = match topics::find(&image, topic, partition_id) {
-            _ if !known_type => (ErrorCode::INVALID_REQUEST, Some("there is no such kind of election".to_owned())),
+            _ if !known_type => (ErrorCode::INVALID_REQUEST, Some("there is no such kind of election".into())),
             Some(_) => (ErrorCode::ELECTION_NOT_NEEDED, None),
-            None => unknown(topic, partition_id),
+            None => UNKNOWN,
         };
-        ElectLeadersPartitionResult { partition_id, error_code, error_message: message.map(Into::into) }
+        ElectLeadersPartitionResult { partition_id, error_code, error_message: message }
     };
-    let results = asked.into_iter().map(|topic| ElectLeadersTopicResult {
-        partition_result: topic.partitions.iter().map(|index| elected(&topic.topic, *index)).collect(),
-        topic: topic.topic,
-    });
-    ElectLeadersResponse {
-        error_code: code_of_type(known_type),
-        replica_election_results: results.collect(),
-        ..Default::default()
+    let mut replica_election_results = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let results = answer_each(cx.server, &topic.partitions, |index| elected(&topic.topic, *index)).await;
+        replica_election_results.push(ElectLeadersTopicResult { topic: topic.topic, partition_result: results });
     }
+    ElectLeadersResponse { error_code: code_of_type(known_type), replica_election_results, ..Default::default() }
 }
 
 fn code_of_type(known: bool) -> ErrorCode {
@@ -65,23 +66,20 @@ pub(super) async fn alter_partition_reassignments<'a>(
     request: AlterPartitionReassignmentsRequest<'a>,
 ) -> AlterPartitionReassignmentsResponse<'a> {
     let image = cx.server.shard().image();
-    let moved = |topic: &str, partition_index, replicas: Option<&[i32]>| {
-        let refusal = move_refused(&image, topic, partition_index, replicas, request.allow_replication_factor_change);
-        let (error_code, message) = refusal.unwrap_or((ErrorCode::NONE, None));
-        ReassignablePartitionResult { partition_index, error_code, error_message: message.map(Into::into) }
+    let any_replication_factor = request.allow_replication_factor_change;
+    let moved = |topic: &str, ReassignablePartition { partition_index, replicas, .. }: &ReassignablePartition| {
+        let refusal = move_refused(&image, topic, *partition_index, replicas.as_deref(), any_replication_factor);
+        let (error_code, error_message) = refusal.unwrap_or((ErrorCode::NONE, None));
+        ReassignablePartitionResult { partition_index: *partition_index, error_code, error_message }
     };
-    let responses = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter();
-        ReassignableTopicResult {
-            partitions: partitions
-                .map(|asked| moved(&topic.name, asked.partition_index, asked.replicas.as_deref()))
-                .collect(),
-            name: topic.name,
-        }
-    });
+    let mut responses = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let partitions = answer_each(cx.server, &topic.partitions, |asked| moved(&topic.name, asked)).await;
+        responses.push(ReassignableTopicResult { name: topic.name, partitions });
+    }
     AlterPartitionReassignmentsResponse {
-        allow_replication_factor_change: request.allow_replication_factor_change,
-        responses: responses.collect(),
+        allow_replication_factor_change: any_replication_factor,
+        responses,
         ..Default::default()
     }
 }
@@ -94,10 +92,6 @@ pub(super) async fn list_partition_reassignments(
     ListPartitionReassignmentsResponse::default()
 }
 
-fn unknown(topic: &str, partition: i32) -> Refusal {
-    (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(format!("there is no partition {topic}-{partition}")))
-}
-
 /// Why a partition cannot be held by `replicas` (or, without any, why its move cannot be called off).
 fn move_refused(
     image: &Image,
@@ -107,12 +101,12 @@ fn move_refused(
     any_replication_factor: bool,
 ) -> Option<Refusal> {
     let Some((_, _, partition)) = topics::find(image, topic, index) else {
-        return Some(unknown(topic, index));
+        return Some(UNKNOWN);
     };
     let Some(replicas) = replicas else {
         return Some((ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, None));
     };
-    let illegal = |message| Some((ErrorCode::INVALID_REPLICA_ASSIGNMENT, Some(message)));
+    let illegal = |message: String| Some((ErrorCode::INVALID_REPLICA_ASSIGNMENT, Some(message.into())));
     if replicas.is_empty() {
         return illegal("the list of replicas is empty".to_owned());
     }
@@ -127,7 +121,7 @@ fn move_refused(
     }
     if !any_replication_factor && replicas.len() != partition.replicas.len() {
         let message = format!("the partition has {} replicas", partition.replicas.len());
-        return Some((ErrorCode::INVALID_REPLICATION_FACTOR, Some(message)));
+        return Some((ErrorCode::INVALID_REPLICATION_FACTOR, Some(message.into())));
     }
     None
 }

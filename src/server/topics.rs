@@ -2,7 +2,7 @@
 //!
 //! Pure. Owns the rule for legal names. Source: Kafka's `Topic`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::controller::image::{Image, PartitionImage, TopicImage};
 use crate::types::{PartitionId, PartitionIndex};
@@ -34,23 +34,6 @@ pub(super) fn duplicates<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<&'
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// Partitions, each once. What a request names again is not answered again: an answer may be as long as a partition has
-/// producers, or an offset metadata, for the few bytes that name it.
-#[derive(Default)]
-pub(super) struct Named<'r>(HashMap<&'r str, HashSet<i32>>);
-
-impl<'r> Named<'r> {
-    /// Adds it. Whether it is new.
-    pub(super) fn insert(&mut self, topic: &'r str, partition: i32) -> bool {
-        self.0.entry(topic).or_default().insert(partition)
-    }
-
-    /// Whether it is there.
-    pub(super) fn contains(&self, topic: &str, partition: i32) -> bool {
-        self.0.get(topic).is_some_and(|partitions| partitions.contains(&partition))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,14 +46,6 @@ mod tests {
         for bad in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             assert!(!is_legal_name(bad), "{bad}");
         }
-    }
-
-    #[test]
-    fn partitions_are_named_once() {
-        let mut named = Named::default();
-        let new = [("a", 0), ("b", 0), ("a", 1), ("a", 0)].map(|(topic, partition)| named.insert(topic, partition));
-        assert_eq!(new, [true, true, true, false]);
-        assert!(named.contains("a", 1) && !named.contains("b", 1) && !named.contains("c", 0));
     }
 
     #[test]
