@@ -11,11 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringlog::protocol::admin::*;
+use ringlog::protocol::fetch::*;
 use ringlog::protocol::groups::*;
 use ringlog::protocol::operator::{DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic};
 use ringlog::protocol::placement::*;
-use ringlog::protocol::{ErrorCode, Str};
-use server_support::{Broker, Client, loaded};
+use ringlog::protocol::produce::*;
+use ringlog::protocol::{ApiKey, ErrorCode, Records, Str};
+use server_support::{Broker, Client, PATIENCE, batch, loaded, now};
+use smallvec::smallvec;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -205,4 +208,72 @@ fn requests_that_name_very_much_cost_neither_memory_nor_the_turns_of_others() {
         assert_eq!(answer.results.len(), 1);
         assert!((answer.results[0].error_code, answer.results[0].configs.len() > 100) == (ErrorCode::NONE, true));
     });
+}
+
+/// Sends a batch, and waits for it.
+fn produce(client: &mut Client, topic: &'static str, records: &[u8]) {
+    let data = ProducePartition { index: 0, records: Some(Records::of_length(records.len())) };
+    let topic_data = smallvec![ProduceTopic { name: topic.into(), partition_data: smallvec![data] }];
+    let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data, ..Default::default() };
+    let sent = client.send_records(11, &request, &[records]);
+    let response = client.read_answer(ApiKey::Produce, 11, sent, decoded!(ProduceResponse));
+    assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+}
+
+/// Asks for the batch at `offset`, and no more.
+fn fetch_one(client: &mut Client, topic: &'static str, offset: i64) {
+    let partition = FetchPartition { fetch_offset: offset, partition_max_bytes: 1, ..Default::default() };
+    let topics = smallvec![FetchTopic { topic: topic.into(), partitions: smallvec![partition], ..Default::default() }];
+    client.send(12, &FetchRequest { max_bytes: 1 << 20, topics, ..Default::default() });
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn small_answers_that_nobody_takes_do_not_hold_the_pieces_they_were_cut_from() {
+    const READERS: u64 = 4;
+    const PIECES: i64 = 300;
+    const GROWTH_MAX: u64 = 48 << 20;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = [("engine.memory.max.bytes", "134217728")];
+    let broker = Broker::start(1, &memory);
+    let mut client = broker.connect();
+    create_topic(&mut client, "cold");
+    // In each piece that is read there is one small batch.
+    let (small, large) = (batch(now(), &["x"], None), batch(now(), &["x".repeat(127 << 10).as_str()], None));
+    for _ in 0..PIECES {
+        produce(&mut client, "cold", &small);
+        produce(&mut client, "cold", &large);
+    }
+    let broker = broker.restart(&memory);
+    let answered = || broker.metrics[0].requests_staged[ApiKey::Fetch.number() as usize].value();
+    let report = || broker.reports()[0].clone();
+    let mut readers: Vec<Client> = (0..READERS).map(|_| broker.connect()).collect();
+    for reader in &mut readers {
+        let (before, mut asked) = (report().memory.queued_answers, answered());
+        while report().memory.queued_answers == before {
+            fetch_one(reader, "cold", 1);
+            asked += 1;
+            wait_until("it is answered", || answered() == asked);
+        }
+    }
+    let (before, asked) = (resident_bytes(), answered() + READERS * PIECES as u64);
+    // Far from each other, so that none finds the pieces of another in memory.
+    for (first, reader) in (0..PIECES).step_by(PIECES as usize / READERS as usize).zip(&mut readers) {
+        (0..PIECES).for_each(|number| fetch_one(reader, "cold", 2 * ((first + number) % PIECES)));
+    }
+    let mut most = 0;
+    wait_until("all are answered, or no more are read", || {
+        most = most.max(resident_bytes());
+        answered() == asked || report().net.paused >= READERS
+    });
+    let growth = most.saturating_sub(before);
+    println!("{} of {asked} fetches were answered; {} MiB more were held", answered(), growth >> 20);
+    assert!(growth < GROWTH_MAX, "{} MiB more were held", growth >> 20);
 }

@@ -53,18 +53,26 @@ impl AlignedBuf {
 
 /// A slice of what a direct read brought; clones share the memory. `!Send`: goes to sockets of this shard, or is copied to `Bytes`.
 #[derive(Clone, Default)]
-pub struct DiskSlice(ReadResult);
+pub struct DiskSlice {
+    bytes: ReadResult,
+    memory_bytes: usize,
+}
 
 impl DiskSlice {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// Bytes of all that the read brought, which stay in memory as long as any slice of them.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// A part of it, without copying. Panics when the range is not within it.
     pub fn slice(&self, range: Range<usize>) -> DiskSlice {
-        let part = ReadResult::slice(&self.0, range.start, range.end - range.start);
-        DiskSlice(part.expect("the range is within the slice"))
+        let part = ReadResult::slice(&self.bytes, range.start, range.end - range.start);
+        DiskSlice { bytes: part.expect("the range is within the slice"), memory_bytes: self.memory_bytes }
     }
 }
 
@@ -137,7 +145,8 @@ impl DirectFile {
     /// Reads up to `len` bytes at `position` (aligned, at most 1 MiB); short at the end of the file, empty past it.
     pub async fn read(&self, position: u64, len: usize) -> io::Result<DiskSlice> {
         assert_aligned(position, len);
-        counted(self.0.file.read_at_aligned(position, len)).await.map(DiskSlice)
+        let bytes = counted(self.0.file.read_at_aligned(position, len)).await?;
+        Ok(DiskSlice { bytes, memory_bytes: len })
     }
 
     /// fdatasync. After an error nothing is known of any earlier write, and a second call would lie.

@@ -5,8 +5,8 @@
 //! size is. Large frames have a share of their own, so that a hundred peers which announce 100 MiB each and send nothing
 //! leave the small requests of others their memory; and while somebody waits, unfinished frames that stand still are cut.
 //! A fetch never waits for memory: the more answers wait for their peers, the less it reads, down to the one batch without
-//! which its consumer would stand still (KIP-74). So answers are at most the limit and a batch a connection; the pieces that they
-//! are slices of are not counted.
+//! which its consumer would stand still (KIP-74). Queued answers count with the whole pieces of the disk that they are slices of. So
+//! they are at most the limit, and of each connection what it may queue before its reading pauses, and the pieces of one batch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

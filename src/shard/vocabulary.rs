@@ -292,7 +292,7 @@ pub struct MetricsReport {
 pub struct NetFacts {
     /// Open connections.
     pub connections: u64,
-    /// Bytes in answer queues.
+    /// Memory of answers in queues.
     pub queued_bytes: u64,
     /// Turns of the loop.
     pub turns: u64,
@@ -325,7 +325,7 @@ pub struct MemoryReport {
     pub pending_writes: u64,
     /// What answers to fetches may hold, beside the first batch of each.
     pub answers_limit: u64,
-    /// Answers not yet taken by their peers.
+    /// Memory of answers not yet taken by their peers.
     pub queued_answers: u64,
     /// Answers to fetches that are being read.
     pub read_answers: u64,

@@ -54,7 +54,7 @@ pub struct Net(Rc<Inner>);
 pub struct NetConfig {
     /// How long to poll in our own epoll before glommio may park.
     pub linger: Duration,
-    /// Queued answer bytes above which a connection's reading pauses.
+    /// Memory of queued answers above which a connection's reading pauses.
     pub out_bytes_max: usize,
     /// How long a peer may take nothing while answers are queued before it is cut.
     pub write_timeout: Duration,
@@ -76,7 +76,7 @@ impl Default for NetConfig {
 pub struct NetStats {
     /// open
     pub connections: u64,
-    /// bytes in answer queues
+    /// memory of answers in queues
     pub queued_bytes: u64,
     /// loop turns
     pub turns: u64,

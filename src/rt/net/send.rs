@@ -1,9 +1,9 @@
 //! Shell. Answers: places in line, the queue of slices, one `sendmsg` per turn, and one call for all short answers of a turn.
 //!
-//! Owns what is queued for one peer. Knows nothing of requests. Always: bytes leave in the order of the places; nothing behind
-//! an unfilled place leaves; a place dropped unfilled ends the connection after what stands before it; slices are dropped
-//! outside any borrow, because their owners may do anything then. Many slices in one `sendmsg` take a third of the CPU of one
-//! write per slice (measured, 16 KiB slices).
+//! Owns what is queued for one peer, and counts the memory that it holds: of a slice from disk, the whole read. Knows nothing of
+//! requests. Always: bytes leave in the order of the places; nothing behind an unfilled place leaves; a place dropped unfilled ends
+//! the connection after what stands before it; slices are dropped outside any borrow, because their owners may do anything
+//! then. Many slices in one `sendmsg` take a third of the CPU of one write per slice (measured, 16 KiB slices).
 
 use std::cell::{Ref, RefMut};
 use std::collections::VecDeque;
@@ -53,6 +53,14 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Bytes that stay in memory as long as it does.
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Payload::Mem(bytes) => bytes.len(),
+            Payload::Disk(slice) => slice.memory_bytes(),
+        }
+    }
 }
 
 /// An answer: its slices in order, the 4-byte length included by the caller.
@@ -80,7 +88,7 @@ pub(super) struct Outgoing {
     ready: VecDeque<Payload>,
     /// Bytes of the first slice that have left.
     left: usize,
-    /// Bytes of all answers filled and not sent.
+    /// Memory of all slices filled and not wholly sent.
     queued_bytes: usize,
     /// Close when `ready` is empty.
     closing: bool,
@@ -137,19 +145,20 @@ impl Outgoing {
         }
     }
 
-    /// Takes `sent` bytes off the front; returns the slices that are done with.
-    fn advance_sent(&mut self, sent: usize) -> SmallVec<[Payload; 4]> {
-        let mut done = SmallVec::new();
-        self.queued_bytes -= sent;
+    /// Takes `sent` bytes off the front; returns the slices that are done with, and their memory.
+    fn advance_sent(&mut self, sent: usize) -> (SmallVec<[Payload; 4]>, usize) {
+        let (mut done, mut freed) = (SmallVec::new(), 0);
         self.left += sent;
         while let Some(first) = self.ready.front() {
             if self.left < first.len() {
                 break;
             }
             self.left -= first.len();
+            freed += first.memory_bytes();
             done.extend(self.ready.pop_front());
         }
-        done
+        self.queued_bytes -= freed;
+        (done, freed)
     }
 }
 
@@ -172,7 +181,7 @@ impl Replies {
         Slot { connection: self.connection.clone(), number, settled: false }
     }
 
-    /// Bytes waiting to be sent.
+    /// Memory of what waits to be sent.
     pub fn queued_bytes(&self) -> usize {
         self.connection.out.borrow().queued_bytes
     }
@@ -221,7 +230,8 @@ impl Slot {
         self.settled = true;
         let connection = &self.connection;
         let bytes = match &place {
-            Place::Filled(reply) => reply.parts.iter().map(Payload::len).sum(),
+            // Those without bytes are dropped when their turn comes.
+            Place::Filled(reply) => reply.parts.iter().filter(|part| !part.is_empty()).map(Payload::memory_bytes).sum(),
             _ => 0,
         };
         let mut out = connection.out.borrow_mut();
@@ -341,11 +351,11 @@ impl Connection {
     fn account(&self, mut out: RefMut<'_, Outgoing>, result: rustix::io::Result<usize>) -> Sent {
         match result {
             Ok(sent) => {
-                let done = out.advance_sent(sent);
+                let (done, freed) = out.advance_sent(sent);
                 drop(out);
                 drop(done);
                 self.blocked_since.set(None);
-                self.net.change_queued(0, sent);
+                self.net.change_queued(0, freed);
                 Sent::Some(sent)
             }
             Err(Errno::AGAIN) => Sent::Blocked,
