@@ -4,9 +4,10 @@
 //! admitted bytes stay within the limit, except that one frame larger than its share is admitted when nothing else of its
 //! size is. Large frames have a share of their own, so that a hundred peers which announce 100 MiB each and send nothing
 //! leave the small requests of others their memory; and while somebody waits, unfinished frames that stand still are cut.
-//! A fetch never waits for memory: the more answers wait for their peers, the less it reads, down to the one batch without
-//! which its consumer would stand still (KIP-74). Queued answers count with the whole pieces of the disk that they are slices of. So
-//! they are at most the limit, and of each connection what it may queue before its reading pauses, and the pieces of one batch.
+//! A fetch never waits for memory: the more answers wait for their peers, the less it reads, down to [`READ_BYTES_MIN`], and to
+//! the one batch without which its consumer would stand still (KIP-74) when answers hold twice their limit. Queued answers count
+//! with the whole pieces of the disk that they are slices of. So they are at most twice the limit, and of each connection what it
+//! may queue before its reading pauses, and the pieces of one batch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,6 +18,13 @@ use std::task::{Context, Poll, Waker};
 
 /// Frames above this are large: a default produce batch (1 MiB and 12 bytes) with its request around it is still small.
 pub const LARGE_FRAME_BYTES: usize = 2 << 20;
+
+/// A fetch may read so much, while answers hold less than twice their limit: by single batches a consumer would not keep up, because
+/// others take nothing. As much as the least read of the disk brings.
+pub const READ_BYTES_MIN: usize = 128 << 10;
+
+/// No fetch may read more than this part of the limit: what it may read is reserved, be there ever so little to read.
+const FETCH_SHARE: usize = 8;
 
 /// The budget of one shard. Clones share it.
 #[derive(Clone)]
@@ -176,11 +184,14 @@ impl AnswerBudget {
     }
 
     /// How much of `wanted` may be read now that answers of `queued` bytes wait for their peers: never more than half of what
-    /// is left, so that however many read at once, each finds something.
+    /// is left, so that however many read at once, each finds something; but [`READ_BYTES_MIN`] also beyond the limit, up to
+    /// twice as much.
     pub fn reserve(&self, wanted: usize, queued: usize) -> Reserved {
         let budget = &self.0;
-        let left = budget.limit.saturating_sub(queued).saturating_sub(budget.reserved.get());
-        let bytes = wanted.min(left / 2);
+        let held = queued.saturating_add(budget.reserved.get());
+        let least = if held < 2 * budget.limit { READ_BYTES_MIN } else { 0 };
+        let most = (budget.limit.saturating_sub(held) / 2).min(budget.limit / FETCH_SHARE);
+        let bytes = wanted.min(most.max(least));
         budget.reserved.set(budget.reserved.get() + bytes);
         Reserved { budget: budget.clone(), bytes }
     }
@@ -278,19 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_takes_leave_less_and_less_to_read() {
+    fn answers_that_nobody_takes_leave_less_and_less_to_read_but_not_nothing_at_once() {
         const LIMIT: usize = 8 << 20;
         let budget = AnswerBudget::new(LIMIT);
-        let mut queued = 0;
-        let mut read_before = LIMIT;
-        for _ in 0..1_000 {
-            let reserved = budget.reserve(LARGE, queued);
-            assert!(reserved.bytes() <= read_before / 2 + 1, "{} after {read_before}", reserved.bytes());
-            read_before = reserved.bytes();
-            queued += reserved.bytes();
+        let (mut queued, mut read_before) = (0, LIMIT);
+        while queued < 2 * LIMIT {
+            let read = budget.reserve(LARGE, queued).bytes();
+            assert!(
+                (READ_BYTES_MIN..=LIMIT / FETCH_SHARE).contains(&read) && read <= read_before,
+                "{read} at {queued}"
+            );
+            read_before = read;
+            queued += read;
         }
-        assert!(queued < LIMIT && read_before == 0, "{queued}");
-        assert_eq!(budget.reserve(SMALL, queued + LARGE).bytes(), 0, "more is queued than may be: first batches");
+        assert!(queued < 2 * LIMIT + READ_BYTES_MIN && read_before == READ_BYTES_MIN, "{queued}");
+        assert_eq!(budget.reserve(SMALL, queued).bytes(), 0, "more is queued than may be: first batches");
         assert_eq!(budget.reserve(SMALL, 0).bytes(), SMALL, "taken: there is room again");
     }
 
@@ -298,11 +311,18 @@ mod tests {
     fn what_is_being_read_is_counted_as_what_is_queued() {
         let budget = AnswerBudget::new(8 * SMALL);
         let first = budget.reserve(LARGE, 0);
-        let second = budget.reserve(LARGE, 0);
+        let second = budget.reserve(LARGE, 6 * SMALL);
         let small = budget.reserve(10, SMALL);
-        assert_eq!([&first, &second, &small].map(Reserved::bytes), [4 * SMALL, 2 * SMALL, 10]);
-        assert_eq!(budget.reserved(), 6 * SMALL + 10);
+        assert_eq!([&first, &second, &small].map(Reserved::bytes), [SMALL, SMALL / 2, 10]);
+        assert_eq!(budget.reserved(), SMALL + SMALL / 2 + 10);
         drop((first, second, small));
-        assert_eq!((budget.reserved(), budget.reserve(LARGE, 2 * SMALL).bytes()), (0, 3 * SMALL));
+        assert_eq!((budget.reserved(), budget.reserve(LARGE, 7 * SMALL).bytes()), (0, SMALL / 2));
+    }
+
+    #[test]
+    fn many_that_wish_for_much_at_once_each_find_enough() {
+        let budget = AnswerBudget::new(300 << 20);
+        let reading: Vec<_> = (0..100).map(|_| budget.reserve(55 << 20, 0)).collect();
+        assert!(reading.iter().all(|reserved| reserved.bytes() >= READ_BYTES_MIN));
     }
 }

@@ -323,7 +323,7 @@ pub struct MemoryReport {
     pub tail_cache: u64,
     /// Appended, not yet written.
     pub pending_writes: u64,
-    /// What answers to fetches may hold, beside the first batch of each.
+    /// What answers to fetches may hold, beside the least that each of them is given.
     pub answers_limit: u64,
     /// Memory of answers not yet taken by their peers.
     pub queued_answers: u64,
