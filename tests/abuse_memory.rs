@@ -89,7 +89,7 @@ fn a_long_name_of_many_partitions_is_not_held_for_each_of_them() {
 
     let partition = |partition_index| ListOffsetsPartition { partition_index, timestamp: -1, ..Default::default() };
     let partitions: Vec<_> = (0..PARTITIONS).chain([0]).map(partition).collect();
-    let topics = vec![ListOffsetsTopic { name: name.clone(), partitions, ..Default::default() }];
+    let topics = vec![ListOffsetsTopic { name: name.clone(), partitions }];
     let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
     let answer =
         modestly(&broker, "ListOffsets", GROWTH_MAX, || client.ask(7, &request, decoded!(ListOffsetsResponse)));
@@ -97,16 +97,14 @@ fn a_long_name_of_many_partitions_is_not_held_for_each_of_them() {
     assert_eq!((codes.len(), codes[0]), (PARTITIONS as usize, ErrorCode::INVALID_REQUEST), "the first is there twice");
     assert!(codes[1..].iter().all(|code| *code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
 
-    let topics =
-        vec![ElectLeadersTopic { topic: name.clone(), partitions: (0..PARTITIONS).collect(), ..Default::default() }];
+    let topics = vec![ElectLeadersTopic { topic: name.clone(), partitions: (0..PARTITIONS).collect() }];
     let request = ElectLeadersRequest { topic_partitions: Some(topics), ..Default::default() };
     let answer =
         modestly(&broker, "ElectLeaders", GROWTH_MAX, || client.ask(2, &request, decoded!(ElectLeadersResponse)));
     assert_eq!(answer.replica_election_results[0].partition_result.len(), PARTITIONS as usize);
 
     let partition = |partition_index| ReassignablePartition { partition_index, ..Default::default() };
-    let topics =
-        vec![ReassignableTopic { name, partitions: (0..PARTITIONS).map(partition).collect(), ..Default::default() }];
+    let topics = vec![ReassignableTopic { name, partitions: (0..PARTITIONS).map(partition).collect() }];
     let request = AlterPartitionReassignmentsRequest { topics, ..Default::default() };
     let answer = modestly(&broker, "AlterPartitionReassignments", GROWTH_MAX, || {
         client.ask(0, &request, decoded!(AlterPartitionReassignmentsResponse))
@@ -118,7 +116,7 @@ fn a_long_name_of_many_partitions_is_not_held_for_each_of_them() {
 fn offsets_written(client: &mut Client) -> i64 {
     let partition = |partition_index| ListOffsetsPartition { partition_index, timestamp: -1, ..Default::default() };
     let partitions = (0..4).map(partition).collect();
-    let topics = vec![ListOffsetsTopic { name: "__consumer_offsets".into(), partitions, ..Default::default() }];
+    let topics = vec![ListOffsetsTopic { name: "__consumer_offsets".into(), partitions }];
     let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
     let answer = client.ask(7, &request, decoded!(ListOffsetsResponse));
     answer.topics[0].partitions.iter().map(|partition| partition.offset).sum()
@@ -134,7 +132,7 @@ fn requests_that_name_very_much_cost_neither_memory_nor_the_turns_of_others() {
     let key = FindCoordinatorRequest { coordinator_keys: vec!["g".into()], ..Default::default() };
     client.ask(4, &key, decoded!(FindCoordinatorResponse));
     let fetch = |partition_indexes| {
-        let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes, ..Default::default() }];
+        let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes }];
         let group = OffsetFetchGroup { group_id: "g".into(), topics: Some(topics), ..Default::default() };
         OffsetFetchRequest { groups: vec![group], ..Default::default() }
     };
@@ -167,8 +165,7 @@ fn requests_that_name_very_much_cost_neither_memory_nor_the_turns_of_others() {
     });
     modestly(&broker, "very many partitions", GROWTH_MAX, || {
         for (indexes, answered) in [(vec![0; 500_000], 1), ((0..500_000).collect(), 500_000)] {
-            let topics =
-                vec![DescribeProducersTopic { name: "t".into(), partition_indexes: indexes, ..Default::default() }];
+            let topics = vec![DescribeProducersTopic { name: "t".into(), partition_indexes: indexes }];
             let request = DescribeProducersRequest { topics };
             let answer = client.ask(0, &request, decoded!(DescribeProducersResponse));
             assert_eq!(answer.topics[0].partitions.len(), answered);
@@ -183,7 +180,7 @@ fn requests_that_name_very_much_cost_neither_memory_nor_the_turns_of_others() {
 
     modestly(&broker, "one offset, deleted very often", GROWTH_MAX, || {
         let partitions = vec![OffsetCommitPartition { committed_offset: 7, ..Default::default() }];
-        let topics = vec![OffsetCommitTopic { name: "t".into(), partitions, ..Default::default() }];
+        let topics = vec![OffsetCommitTopic { name: "t".into(), partitions }];
         let request = OffsetCommitRequest {
             group_id: "g".into(),
             generation_id_or_member_epoch: -1,
