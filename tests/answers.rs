@@ -102,6 +102,8 @@ fn data_is_answered_as_kafka_does() {
         a_fetch_that_goes_on_with_a_session_finds_none,
         only_a_replica_of_the_partition_may_follow_it,
         an_unknown_position_is_told_before_an_unknown_topic,
+        the_shape_of_a_batch_is_judged_before_acks_and_internal_topics,
+        records_of_a_topic_without_a_policy_can_be_deleted,
     ]);
 }
 
@@ -118,6 +120,11 @@ fn topics_and_settings_are_answered_as_kafka_does() {
     answers_to(&[
         a_topic_asked_for_twice_is_created_on_first_use,
         an_id_counts_for_more_than_the_name_beside_it,
+        a_request_that_names_one_id_asks_by_ids_alone,
+        internal_topics_but_that_of_offsets_are_not_made_on_first_use,
+        settings_are_shown_as_they_were_parsed,
+        what_is_wrong_of_itself_is_told_before_an_unknown_topic,
+        a_count_that_adds_nothing_is_told_before_an_illegal_assignment,
         no_topic_is_deleted_that_is_named_twice_in_any_way,
         an_empty_list_of_settings_asks_for_all,
         settings_are_altered_only_where_the_request_says_one_thing,
@@ -298,6 +305,151 @@ fn an_id_counts_for_more_than_the_name_beside_it(client: &mut Client) {
         let request = MetadataRequest { topics: Some(vec![asked(topic_id)]), ..Default::default() };
         let response = client.ask(12, &request, decoded!(MetadataResponse));
         assert_eq!((response.topics[0].error_code, response.topics[0].topic_id), (code, topic_id));
+    }
+}
+
+/// Metadata of version 12 with the operations of topics: name, code, operations, whether internal.
+fn metadata(
+    client: &mut Client,
+    asked: &[(Option<&'static str>, TopicId)],
+) -> Vec<(Option<String>, ErrorCode, i32, bool)> {
+    let topic = |&(name, topic_id): &(Option<&'static str>, TopicId)| MetadataRequestTopic {
+        name: name.map(Into::into),
+        topic_id,
+    };
+    let request = MetadataRequest {
+        topics: Some(asked.iter().map(topic).collect()),
+        allow_auto_topic_creation: true,
+        include_topic_authorized_operations: true,
+        ..Default::default()
+    };
+    let response = client.ask(12, &request, decoded!(MetadataResponse));
+    let answered = response.topics.iter();
+    let facts = |topic: &MetadataTopic<'_>| {
+        let name = topic.name.as_deref().map(str::to_owned);
+        (name, topic.error_code, topic.topic_authorized_operations, topic.is_internal)
+    };
+    answered.map(facts).collect()
+}
+
+fn a_request_that_names_one_id_asks_by_ids_alone(client: &mut Client) {
+    let topic_id = fresh(client);
+    let answered = metadata(client, &[(None, topic_id), (Some("by-name"), TopicId::ZERO)]);
+    assert_eq!(answered, [(Some("t".into()), ErrorCode::NONE, 3576, false)]);
+    let request = MetadataRequest { topics: None, ..Default::default() };
+    let response = client.ask(12, &request, decoded!(MetadataResponse));
+    assert!(response.topics.iter().all(|topic| topic.name.as_deref() != Some("by-name")), "nor is it made");
+}
+
+fn internal_topics_but_that_of_offsets_are_not_made_on_first_use(client: &mut Client) {
+    let asked = ["__transaction_state", "__share_group_state", "__consumer_offsets", "a b"];
+    let answered = metadata(client, &asked.map(|name| (Some(name), TopicId::ZERO)));
+    let (unknown, illegal) = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::INVALID_TOPIC_EXCEPTION);
+    let expected = [(unknown, true), (unknown, true), (ErrorCode::NONE, true), (illegal, false)];
+    let expected =
+        asked.into_iter().zip(expected).map(|(name, (code, internal))| (Some(name.to_owned()), code, 3576, internal));
+    assert_eq!(answered, expected.collect::<Vec<_>>());
+}
+
+/// Gives `t` these settings and no others.
+fn alter(client: &mut Client, topic: &'static str, configs: &[(&'static str, Option<&'static str>)]) -> ErrorCode {
+    let given = |&(name, value): &(&'static str, Option<&'static str>)| AlterableConfig {
+        name: name.into(),
+        value: value.map(Into::into),
+    };
+    let configs = configs.iter().map(given).collect();
+    let resource = AlterConfigsResource { resource_type: 2, resource_name: topic.into(), configs };
+    let request = AlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    client.ask(2, &request, decoded!(AlterConfigsResponse)).responses[0].error_code
+}
+
+fn settings_are_shown_as_they_were_parsed(client: &mut Client) {
+    fresh(client);
+    let given = [("cleanup.policy", Some("delete , compact")), ("min.cleanable.dirty.ratio", Some(" 5e-1"))];
+    assert_eq!(alter(client, "t", &given), ErrorCode::NONE);
+    let keys = Some(given.iter().map(|(name, _)| (*name).into()).collect());
+    let resource = DescribeConfigsResource { resource_type: 2, resource_name: "t".into(), configuration_keys: keys };
+    let request = DescribeConfigsRequest { resources: vec![resource], include_synonyms: true, ..Default::default() };
+    let response = client.ask(4, &request, decoded!(DescribeConfigsResponse));
+    let mut shown = response.results[0]
+        .configs
+        .iter()
+        .map(|config| (config.value.as_deref(), config.synonyms[0].value.as_deref()))
+        .collect::<Vec<_>>();
+    shown.sort_unstable();
+    assert_eq!(shown, [(Some("0.5"), Some("0.5")), (Some("delete,compact"), Some("delete,compact"))]);
+
+    let config = CreatableTopicConfig { name: "cleanup.policy".into(), value: Some("delete , compact".into()) };
+    let topic = CreatableTopic {
+        name: "raw".into(),
+        num_partitions: 1,
+        replication_factor: 1,
+        configs: vec![config],
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], validate_only: true, ..Default::default() };
+    let response = client.ask(7, &request, decoded!(CreateTopicsResponse));
+    let told = &response.topics[0];
+    let policy = told.configs.iter().flatten().find(|config| &*config.name == "cleanup.policy").unwrap();
+    assert_eq!(policy.value.as_deref(), Some("delete , compact"), "its creator hears its own words");
+    assert_ne!(told.topic_id, TopicId::ZERO, "of a topic that is only judged, too");
+}
+
+fn what_is_wrong_of_itself_is_told_before_an_unknown_topic(client: &mut Client) {
+    let name = "retention.ms";
+    for (configs, code) in [
+        (&[(name, None)][..], ErrorCode::INVALID_REQUEST),
+        (&[(name, Some("1")), (name, Some("2"))], ErrorCode::INVALID_REQUEST),
+        (&[(name, Some("x"))], ErrorCode::INVALID_CONFIG),
+        (&[(name, Some("1"))], ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+    ] {
+        assert_eq!(alter(client, "nobody", configs), code, "{configs:?}");
+    }
+}
+
+fn a_count_that_adds_nothing_is_told_before_an_illegal_assignment(client: &mut Client) {
+    fresh(client);
+    for (count, code) in [(2, ErrorCode::INVALID_PARTITIONS), (3, ErrorCode::INVALID_REPLICA_ASSIGNMENT)] {
+        let assignments = Some(vec![CreatePartitionsAssignment { broker_ids: vec![99] }]);
+        let topics = vec![CreatePartitionsTopic { name: "t".into(), count, assignments }];
+        let request = CreatePartitionsRequest { topics, ..Default::default() };
+        let response = client.ask(3, &request, decoded!(CreatePartitionsResponse));
+        assert_eq!(response.results[0].error_code, code);
+    }
+}
+
+fn the_shape_of_a_batch_is_judged_before_acks_and_internal_topics(client: &mut Client) {
+    fresh(client);
+    client.ask(3, &FindCoordinatorRequest { key: "g".into(), ..Default::default() }, |_, _| ());
+    let one = batch(now(), &["v"], None);
+    let two = [&one[..], &one[..]].concat();
+    for (acks, topic, refused) in
+        [(7, "t", ErrorCode::INVALID_REQUIRED_ACKS), (1, "__consumer_offsets", ErrorCode::INVALID_TOPIC_EXCEPTION)]
+    {
+        for (records, code) in [(&one[..], refused), (&two[..], ErrorCode::INVALID_RECORD)] {
+            let response = produce(client, acks, 10_000, &[(topic, 1)], records);
+            assert_eq!(response.responses[0].partition_responses[0].error_code, code, "{topic}");
+        }
+    }
+}
+
+fn delete_records(client: &mut Client) -> (ErrorCode, i64) {
+    let partitions = vec![DeleteRecordsPartition { partition_index: 0, offset: -1 }];
+    let topics = vec![DeleteRecordsTopic { name: "t".into(), partitions }];
+    let request = DeleteRecordsRequest { topics, timeout_ms: 10_000 };
+    let response = client.ask(2, &request, decoded!(DeleteRecordsResponse));
+    let answer = &response.topics[0].partitions[0];
+    (answer.error_code, answer.low_watermark)
+}
+
+fn records_of_a_topic_without_a_policy_can_be_deleted(client: &mut Client) {
+    fresh(client);
+    let records = batch(now(), &["a", "b", "c"], None);
+    let response = produce(client, -1, 10_000, &[("t", 1)], &records);
+    assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    for (policy, answer) in [("compact", (ErrorCode::POLICY_VIOLATION, -1)), ("", (ErrorCode::NONE, 3))] {
+        assert_eq!(alter(client, "t", &[("cleanup.policy", Some(policy))]), ErrorCode::NONE);
+        assert_eq!(delete_records(client), answer, "{policy:?}");
     }
 }
 

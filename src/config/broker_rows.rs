@@ -55,7 +55,7 @@ pub const BROKER_ROWS: &[Row] = &[
     long("queued.max.request.bytes", "-1", Any, "How many bytes of requests may be under way.").mapped("the memory budget bounds the requests under way: engine.memory.max.bytes"),
     int("fetch.max.bytes", "57671680", AtLeast(1024), "The largest answer to a fetch, whatever the client asks for."),
     int("max.incremental.fetch.session.cache.slots", "1000", AtLeast(0), "How many fetch sessions are kept.").noted(NO_SESSIONS),
-    int("max.request.partition.size.limit", "2000", AtLeast(1), "How many partitions one listing request may return.").noted("the APIs it bounds are not served"),
+    int("max.request.partition.size.limit", "2000", AtLeast(1), "How many partitions one answer to DescribeTopicPartitions holds at most."),
     int("request.timeout.ms", "30000", AtLeast(0), "How long this broker waits for another.").noted(ONE_NODE),
     long("socket.connection.setup.timeout.ms", "10000", AtLeast(0), "How long this broker waits for a connection to another.").noted(ONE_NODE),
     long("socket.connection.setup.timeout.max.ms", "30000", AtLeast(0), "The longest such wait.").noted(ONE_NODE),

@@ -33,7 +33,7 @@ pub use broker_rows::{BROKER_ROWS, FAMILIES, broker_row};
 pub use describe::Described;
 pub use load::load;
 pub use rows::{Handling, Kind, Range, Row, Unit};
-pub use topic::{check_topic_config, check_topic_configs};
+pub use topic::{check_topic_config, is_internal_topic};
 pub use topic_rows::{TOPIC_ROWS, topic_row};
 
 /// Typed broker settings, checked. Field names are Kafka's keys with underscores.
@@ -55,6 +55,8 @@ pub struct BrokerSettings {
     pub log_dirs: Vec<PathBuf>,
     /// `admin.listener`; `None` is off.
     pub admin_listener: Option<SocketAddr>,
+    /// `max.request.partition.size.limit`
+    pub max_request_partition_size_limit: u32,
     /// `auto.create.topics.enable`
     pub auto_create_topics_enable: bool,
     /// `delete.topic.enable`

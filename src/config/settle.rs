@@ -191,6 +191,7 @@ impl Desk {
             advertised_port,
             log_dirs,
             admin_listener,
+            max_request_partition_size_limit: self.count("max.request.partition.size.limit"),
             auto_create_topics_enable: self.flag("auto.create.topics.enable"),
             delete_topic_enable: self.flag("delete.topic.enable"),
             num_partitions: self.count("num.partitions"),

@@ -1,8 +1,8 @@
 //! One topic's settings: checks of its overrides, the effective value of each key, the typed whole.
 //!
 //! Pure. Owns the precedence between a topic's overrides, the broker's keys and the defaults. Always: overrides given to
-//! [`BrokerSettings::topic_settings`] passed [`check_topic_configs`]; anything else is a bug of ours and panics.
-//! Source: Kafka 4.4's `LogConfig`; see the head of the room for the ack class.
+//! [`BrokerSettings::topic_settings`] passed [`BrokerSettings::check_topic_configs`]; anything else is a bug of ours and
+//! panics. Source: Kafka 4.4's `LogConfig`; see the head of the room for the ack class.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,29 +29,6 @@ pub fn check_topic_config(name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks all overrides of a topic, one by one and against each other: the first refusal in Kafka's order.
-pub fn check_topic_configs(overrides: &BTreeMap<String, String>) -> Result<(), String> {
-    if let Some(unknown) = overrides.keys().find(|name| topic_row(name).is_none()) {
-        return Err(unknown_topic_config(unknown));
-    }
-    for row in TOPIC_ROWS {
-        if let Some(value) = overrides.get(row.name) {
-            check_topic_config(row.name, value)?;
-        }
-    }
-    let lag = |name: &str| -> i64 {
-        let row = topic_row(name).expect("both lags are rows of the topic table");
-        integer(overrides.get(name).map(String::as_str).or(row.default).expect("both lags have a default"))
-    };
-    let (min, max) = (lag("min.compaction.lag.ms"), lag("max.compaction.lag.ms"));
-    if min > max {
-        return Err(format!(
-            "conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})"
-        ));
-    }
-    Ok(())
-}
-
 fn unknown_topic_config(name: &str) -> String {
     format!("Unknown topic config name: {name}")
 }
@@ -62,6 +39,29 @@ fn integer(text: &str) -> i64 {
 }
 
 impl BrokerSettings {
+    /// Checks all overrides of a topic, one by one and with what else holds for it: the first refusal in Kafka's order.
+    pub fn check_topic_configs(&self, overrides: &BTreeMap<String, String>) -> Result<(), String> {
+        if let Some(unknown) = overrides.keys().find(|name| topic_row(name).is_none()) {
+            return Err(unknown_topic_config(unknown));
+        }
+        for row in TOPIC_ROWS {
+            if let Some(value) = overrides.get(row.name) {
+                check_topic_config(row.name, value)?;
+            }
+        }
+        let lag = |name: &str| {
+            let row = topic_row(name).expect("both lags are rows of the topic table");
+            integer(&self.effective(row, overrides).expect("both lags have a default"))
+        };
+        let (min, max) = (lag("min.compaction.lag.ms"), lag("max.compaction.lag.ms"));
+        if min > max {
+            return Err(format!(
+                "conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})"
+            ));
+        }
+        Ok(())
+    }
+
     /// What holds for `row` in a topic with these overrides; `None` is null.
     pub(super) fn effective(&self, row: &Row, overrides: &BTreeMap<String, String>) -> Option<String> {
         if row.name == "ringlog.ack.durability" {
@@ -103,7 +103,7 @@ impl BrokerSettings {
         }
     }
 
-    /// The effective settings of a topic with these overrides, which [`check_topic_configs`] let pass.
+    /// The effective settings of a topic with these overrides, which [`Self::check_topic_configs`] let pass.
     pub fn topic_settings(&self, topic: &str, overrides: &BTreeMap<String, String>) -> TopicSettings {
         let value = |name: &str| {
             let row = topic_row(name).expect("the name is in the topic table");
@@ -165,9 +165,9 @@ impl BrokerSettings {
     }
 }
 
-/// Topics the broker makes for itself.
-fn is_internal_topic(topic: &str) -> bool {
-    matches!(topic, "__consumer_offsets" | "__transaction_state")
+/// Topics that brokers keep state in, which clients do not write to.
+pub fn is_internal_topic(topic: &str) -> bool {
+    matches!(topic, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
 }
 
 const _: () = assert!(HOUR_MS == 60 * MINUTE_MS);
@@ -282,9 +282,13 @@ mod tests {
             ),
             (&[("message.format.version", "3.0")], "Unknown topic config name: message.format.version"),
         ] {
-            assert_eq!(check_topic_configs(&overrides(pairs)), Err(answer.to_owned()));
+            assert_eq!(settings(&[]).check_topic_configs(&overrides(pairs)), Err(answer.to_owned()));
         }
-        assert_eq!(check_topic_configs(&overrides(&[("cleanup.policy", ""), ("flush.ms", "0")])), Ok(()));
+        let legal = overrides(&[("cleanup.policy", ""), ("flush.ms", "0")]);
+        assert_eq!(settings(&[]).check_topic_configs(&legal), Ok(()));
+        let broker = settings(&[("log.cleaner.min.compaction.lag.ms", "100")]);
+        let shorter = broker.check_topic_configs(&overrides(&[("max.compaction.lag.ms", "10")]));
+        assert!(shorter.is_err(), "the broker's value counts where the topic has none");
     }
 
     #[test]

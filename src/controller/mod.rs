@@ -249,11 +249,7 @@ impl Task {
         while let Some(command) = self.inbox.recv().await {
             match command {
                 Command::CreateTopics { topics, validate_only, answer } => {
-                    let mut answers = self.create_topics(&topics, validate_only, &publisher).await;
-                    if validate_only {
-                        answers.iter_mut().flatten().for_each(|created| created.id = TopicId::ZERO);
-                    }
-                    _ = answer.send(answers);
+                    _ = answer.send(self.create_topics(&topics, validate_only, &publisher).await);
                 }
                 Command::DeleteTopics { topics, answer } => {
                     let plan = plan::plan_delete_topics(&self.image, &self.settings, &topics);

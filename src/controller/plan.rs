@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::{CommandError, ConfigEdit, ConfigEdits, CreatedTopic, NewTopic, TopicRef};
 use super::image::{DirectoryId, Image, PartitionRecord, Record, TopicImage};
-use crate::config::{BrokerSettings, Kind, check_topic_configs, topic_row};
+use crate::config::{BrokerSettings, Kind, is_internal_topic, topic_row};
 use crate::types::TopicId;
 
 /// The longest topic name: Kafka keeps room for `-<partition>` and a suffix in a file name of 255 bytes.
@@ -21,7 +21,6 @@ const CONFIG_VALUE_BYTES_MAX: usize = 32_767;
 pub(super) const PRODUCER_ID_BLOCK: i64 = 1000;
 
 const GROUP_OFFSETS_TOPIC: &str = "__consumer_offsets";
-const TRANSACTION_STATE_TOPIC: &str = "__transaction_state";
 const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// The records of a command and what to answer item by item. The records of refused items are left out.
@@ -75,7 +74,7 @@ fn plan_create_topic(
         let message = format!("Topic '{}' collides with existing topic: {other}", topic.name);
         return Err(CommandError::InvalidTopic(message));
     }
-    let configs = new_configs(&topic.configs)?;
+    let configs = new_configs(settings, &topic.configs)?;
     let assignment = assign(image, settings, topic)?;
     let (partitions, replicas) = (assignment.len(), assignment[0].len());
     let id = new_id();
@@ -84,7 +83,7 @@ fn plan_create_topic(
         name: topic.name.clone(),
         partitions: places.place(assignment),
         configs: configs.clone(),
-        internal: matches!(topic.name.as_str(), GROUP_OFFSETS_TOPIC | TRANSACTION_STATE_TOPIC),
+        internal: is_internal_topic(&topic.name),
     };
     let created = CreatedTopic {
         id,
@@ -117,7 +116,10 @@ fn colliding<'a>(name: &str, mut taken: impl Iterator<Item = &'a str>) -> Option
     taken.find(|other| *other != name && other.len() == name.len() && other.bytes().zip(name.bytes()).all(same))
 }
 
-fn new_configs(given: &[(String, Option<String>)]) -> Result<BTreeMap<String, String>, CommandError> {
+fn new_configs(
+    settings: &BrokerSettings,
+    given: &[(String, Option<String>)],
+) -> Result<BTreeMap<String, String>, CommandError> {
     let mut configs = BTreeMap::new();
     let mut nulls = Vec::new();
     for (name, value) in given {
@@ -130,18 +132,18 @@ fn new_configs(given: &[(String, Option<String>)]) -> Result<BTreeMap<String, St
         let message = format!("Null value not supported for topic configs: {}", nulls.join(","));
         return Err(CommandError::InvalidConfig(message));
     }
-    check_configs(&configs)?;
+    check_configs(settings, &configs)?;
     Ok(configs)
 }
 
-fn check_configs(configs: &BTreeMap<String, String>) -> Result<(), CommandError> {
+fn check_configs(settings: &BrokerSettings, configs: &BTreeMap<String, String>) -> Result<(), CommandError> {
     if let Some((name, _)) = configs.iter().find(|(_, value)| value.len() > CONFIG_VALUE_BYTES_MAX) {
         let message = format!(
             "The configuration value of {name} cannot be added because it exceeds the maximum value size of {CONFIG_VALUE_BYTES_MAX} bytes."
         );
         return Err(CommandError::InvalidConfig(message));
     }
-    check_topic_configs(configs).map_err(CommandError::InvalidConfig)
+    settings.check_topic_configs(configs).map_err(CommandError::InvalidConfig)
 }
 
 /// How many partitions a topic asks for; nonsense counts as none, it is refused later.
@@ -357,24 +359,24 @@ fn plan_more_partitions(
     Ok(Record::Partitions { topic: topic.id.to_string(), added })
 }
 
-/// A topic's overrides after these edits, all or nothing.
+/// A topic's overrides after these edits, all or nothing. Values are judged before it is said that there is no such topic.
 pub(super) fn plan_alter_topic_configs(
     image: &Image,
     settings: &BrokerSettings,
     topic: &str,
     edits: &ConfigEdits,
 ) -> Result<Option<Record>, CommandError> {
-    let topic = image.topics.get(topic).ok_or_else(unknown_topic)?;
+    let known = image.topics.get(topic);
     let configs = match edits {
         ConfigEdits::Exactly(configs) => configs.clone(),
         ConfigEdits::Each(edits) => {
-            let mut configs = topic.configs.clone();
+            let mut configs = known.map_or_else(BTreeMap::new, |topic| topic.configs.clone());
             for (name, edit) in edits {
                 let value = match edit {
                     ConfigEdit::Set(value) => Some(value.clone()),
                     ConfigEdit::Remove => None,
-                    ConfigEdit::Append(words) => Some(edit_list(settings, topic, name, words, true)?),
-                    ConfigEdit::Subtract(words) => Some(edit_list(settings, topic, name, words, false)?),
+                    ConfigEdit::Append(words) => Some(edit_list(&configs, name, words, true)?),
+                    ConfigEdit::Subtract(words) => Some(edit_list(&configs, name, words, false)?),
                 };
                 match value {
                     Some(value) => configs.insert(name.clone(), value),
@@ -384,27 +386,27 @@ pub(super) fn plan_alter_topic_configs(
             configs
         }
     };
-    check_configs(&configs)?;
+    check_configs(settings, &configs)?;
+    let topic = known.ok_or_else(|| CommandError::UnknownTopic(format!("The topic '{topic}' does not exist.")))?;
     Ok((configs != topic.configs).then(|| Record::Configs { topic: topic.id.to_string(), configs }))
 }
 
-/// A list, as it is in effect, with words added to it or taken from it (KIP-339).
+/// A list with words added to it or taken from it (KIP-339): the topic's own, else the default of its row. As in Kafka the
+/// broker's default does not count, and a word that is there stays where it is.
 fn edit_list(
-    settings: &BrokerSettings,
-    topic: &TopicImage,
+    configs: &BTreeMap<String, String>,
     name: &str,
     words: &str,
     append: bool,
 ) -> Result<String, CommandError> {
-    if topic_row(name).is_none_or(|row| row.kind != Kind::List) {
-        return Err(CommandError::InvalidConfig(format!("'{name}' is not a list")));
-    }
-    let described = settings.describe_topic(&topic.configs).into_iter().find(|described| described.name == name);
-    let current = described.and_then(|described| described.value).unwrap_or_default();
-    let mut list: Vec<&str> = words_of(&current).collect();
+    let row = topic_row(name).filter(|row| row.kind == Kind::List);
+    let row = row.ok_or_else(|| CommandError::InvalidConfig(format!("'{name}' is not a list")))?;
+    let current = configs.get(name).map(String::as_str).or(row.default).unwrap_or_default();
+    let mut list: Vec<&str> = words_of(current).collect();
     for word in words_of(words) {
-        list.retain(|known| *known != word);
-        if append {
+        if !append {
+            list.retain(|known| *known != word);
+        } else if !list.contains(&word) {
             list.push(word);
         }
     }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::config::is_internal_topic;
 use crate::controller::image::{Image, TopicImage};
 use crate::controller::{CommandError, NewTopic};
 use crate::protocol::admin::{
@@ -47,11 +48,15 @@ const CONTROLLER_ENDPOINTS: i8 = 2;
 /// Answers Metadata.
 pub(super) async fn metadata<'a>(cx: &Context<'_>, request: MetadataRequest<'a>) -> MetadataResponse<'a> {
     let all = request.topics.is_none() || (cx.version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
-    let asked = if all { Vec::new() } else { request.topics.unwrap_or_default() };
+    let mut asked = if all { Vec::new() } else { request.topics.unwrap_or_default() };
     if (ID_FIELDS_FROM..BY_ID_FROM).contains(&cx.version)
         && asked.iter().any(|topic| topic.name.is_none() || topic.topic_id != TopicId::ZERO)
     {
         return by_id_refused(asked);
+    }
+    if asked.iter().any(|topic| topic.topic_id != TopicId::ZERO) {
+        // As in Kafka: a request that names one id asks by ids alone.
+        asked.retain(|topic| topic.topic_id != TopicId::ZERO);
     }
     if request.allow_auto_topic_creation && cx.server.shard().settings().auto_create_topics_enable {
         create_missing(cx.server, &asked).await;
@@ -63,7 +68,7 @@ pub(super) async fn metadata<'a>(cx: &Context<'_>, request: MetadataRequest<'a>)
     } else {
         asked_topics(&image, asked)
     };
-    for topic in topics.iter_mut().filter(|topic| operations && topic.error_code == ErrorCode::NONE) {
+    for topic in topics.iter_mut().filter(|topic| operations && topic.name.is_some()) {
         topic.topic_authorized_operations = TOPIC_OPERATIONS;
     }
     MetadataResponse {
@@ -113,7 +118,8 @@ fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<
             Some(name) => (image.topics.get(&**name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             None => (image.topic_by_id(topic.topic_id), ErrorCode::UNKNOWN_TOPIC_ID),
         };
-        known.map_or_else(|| unknown_topic(code, topic), |known| topic_answer(known))
+        let is_internal = topic.name.as_deref().is_some_and(is_internal_topic);
+        known.map_or_else(|| MetadataTopic { is_internal, ..unknown_topic(code, topic) }, |known| topic_answer(known))
     };
     asked.into_iter().filter(first_time).map(answer).collect()
 }
@@ -143,9 +149,10 @@ async fn create_missing(server: &Server, asked: &[MetadataRequestTopic<'_>]) {
     let named = asked.iter().filter(|topic| topic.topic_id == TopicId::ZERO);
     let names: BTreeSet<_> = named.filter_map(|topic| topic.name.as_deref()).collect();
     let missing = names.into_iter().filter(|name| is_legal_name(name) && !image.topics.contains_key(*name));
-    let (internal, ours): (Vec<_>, Vec<_>) = missing.partition(|name| *name == OFFSETS_TOPIC);
+    let (internal, ours): (Vec<_>, Vec<_>) = missing.partition(|name| is_internal_topic(name));
     let controller = server.shard().controller();
-    if !internal.is_empty() {
+    // Nobody here keeps state in the others, and as plain topics they would be in the way of who does one day.
+    if internal.contains(&OFFSETS_TOPIC) {
         tell_first_use(OFFSETS_TOPIC, controller.ensure_internal_topic(OFFSETS_TOPIC).await);
     }
     if !ours.is_empty() {

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustix::fs::statvfs;
 
+use crate::config::is_internal_topic;
 use crate::controller::image::Image;
 use crate::controller::{ConfigEdit, ConfigEdits};
 use crate::log::producers::ActiveProducer;
@@ -32,9 +33,6 @@ use crate::server::owners::ask_owners;
 use crate::server::{errors, topics};
 use crate::shard::calls::{PartitionFacts, ShardAnswer, ShardCall};
 use crate::types::Offset;
-
-/// `max.request.partition.size.limit` of Kafka: partitions one DescribeTopicPartitions answer holds.
-const DESCRIBED_PARTITIONS_MAX: usize = 2000;
 
 /// Answers CreatePartitions.
 pub(super) async fn create_partitions<'a>(
@@ -81,8 +79,12 @@ pub(super) async fn create_partitions<'a>(
 fn check_assignments(image: &Image, topic: &CreatePartitionsTopic<'_>) -> Option<Refusal> {
     let (assignments, known) = (topic.assignments.as_ref()?, image.topics.get(&*topic.name)?);
     let added = usize::try_from(topic.count).unwrap_or(0).saturating_sub(known.partitions.len());
+    if added == 0 {
+        // The controller refuses the count, which Kafka looks at first.
+        return None;
+    }
     let illegal = |message| Some((ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
-    if added > 0 && assignments.len() != added {
+    if assignments.len() != added {
         return illegal(format!("{added} partitions are to be added, but {} are assigned", assignments.len()));
     }
     let is_broker = |id: &i32| image.brokers.iter().any(|broker| broker.id.value() == *id);
@@ -103,9 +105,8 @@ type Refusal = (ErrorCode, String);
 pub(super) async fn alter_configs<'a>(cx: &Context<'_>, request: AlterConfigsRequest<'a>) -> AlterConfigsResponse<'a> {
     let (resources, mut responses) = once_each(request.resources, |one| (one.resource_type, &one.resource_name));
     for resource in resources {
-        let image = cx.server.shard().image();
-        let edits = check_topic(&image, resource.resource_type, &resource.resource_name)
-            .and_then(|()| replacement(&resource.configs));
+        let edits = replacement(&resource.configs)
+            .and_then(|edits| check_resource(resource.resource_type, &resource.resource_name).map(|()| edits));
         let outcome = alter(cx, &resource.resource_name, edits, request.validate_only).await;
         responses.push(alter_result(resource.resource_type, resource.resource_name, outcome));
     }
@@ -120,8 +121,7 @@ pub(super) async fn incremental_alter_configs<'a>(
     let (resources, mut responses) = once_each(request.resources, |one| (one.resource_type, &one.resource_name));
     for resource in resources {
         let (kind, name) = (resource.resource_type, resource.resource_name);
-        let image = cx.server.shard().image();
-        let edits = check_topic(&image, kind, &name).and_then(|()| single_edits(&resource.configs));
+        let edits = single_edits(&resource.configs).and_then(|edits| check_resource(kind, &name).map(|()| edits));
         let outcome = alter(cx, &name, edits, request.validate_only).await;
         responses.push(alter_result(kind, name, outcome));
     }
@@ -173,8 +173,9 @@ fn alter_result<'a>(resource_type: i8, resource_name: Str<'a>, outcome: Result<(
     AlterConfigsResult { error_code, error_message, resource_type, resource_name }
 }
 
-/// A resource must be a topic that is there. Others have no settings that can be altered.
-fn check_topic(image: &Image, kind: i8, name: &str) -> Result<(), Refusal> {
+/// A resource must be a topic: others have no settings that can be altered. Whether it is there the controller says, after it
+/// has judged the values, as in Kafka.
+fn check_resource(kind: i8, name: &str) -> Result<(), Refusal> {
     match kind {
         TOPIC_RESOURCE if name.is_empty() => {
             Err((ErrorCode::INVALID_REQUEST, "Default topic resources are not allowed.".to_owned()))
@@ -182,8 +183,7 @@ fn check_topic(image: &Image, kind: i8, name: &str) -> Result<(), Refusal> {
         TOPIC_RESOURCE if !topics::is_legal_name(name) => {
             Err((ErrorCode::INVALID_TOPIC_EXCEPTION, format!("'{name}' is no legal topic name")))
         }
-        TOPIC_RESOURCE if image.topics.contains_key(name) => Ok(()),
-        TOPIC_RESOURCE => Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("The topic '{name}' does not exist."))),
+        TOPIC_RESOURCE => Ok(()),
         BROKER_RESOURCE => {
             Err((ErrorCode::INVALID_REQUEST, "settings of a broker are fixed when it starts".to_owned()))
         }
@@ -233,7 +233,7 @@ pub(super) async fn delete_records<'a>(
             return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
         }
         let settings = cx.server.shard().topic_settings(topic.id).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        if !settings.log.delete_policy {
+        if settings.compact && !settings.log.delete_policy {
             return Err(ErrorCode::POLICY_VIOLATION);
         }
         let to = Offset::new(offset);
@@ -424,8 +424,8 @@ pub(super) async fn describe_topic_partitions(
             return cursor_refused(&request);
         }
     }
-    let asked = usize::try_from(request.response_partition_limit).unwrap_or(0).max(1);
-    let mut left = asked.min(DESCRIBED_PARTITIONS_MAX);
+    let partitions_max = cx.server.shard().settings().max_request_partition_size_limit as usize;
+    let mut left = usize::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, partitions_max);
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
         if left == 0 {
@@ -440,6 +440,7 @@ pub(super) async fn describe_topic_partitions(
                 } else {
                     ErrorCode::INVALID_TOPIC_EXCEPTION
                 },
+                is_internal: is_internal_topic(&name),
                 name: Some(name.into()),
                 topic_authorized_operations: TOPIC_OPERATIONS,
                 ..Default::default()

@@ -262,13 +262,20 @@ fn config_changes_are_judged_as_a_whole() {
         matches!(change(&[("retention.ms", Some(&long))]), Err(CommandError::InvalidConfig(why)) if why.len() < 200)
     );
     let none = ConfigEdits::Each(Vec::new());
-    assert_eq!(plan_alter_topic_configs(&image(), &settings(&[]), "nope", &none), Err(unknown_topic()));
+    let of_nobody = |edits: &ConfigEdits| plan_alter_topic_configs(&image(), &settings(&[]), "nope", edits);
+    assert!(matches!(of_nobody(&none), Err(CommandError::UnknownTopic(_))));
+    let invalid = ConfigEdits::Each(vec![("retention.ms".to_owned(), ConfigEdit::Set("x".to_owned()))]);
+    assert!(
+        matches!(of_nobody(&invalid), Err(CommandError::InvalidConfig(_))),
+        "what is wrong of itself is told first"
+    );
 }
 
 #[test]
-fn lists_are_edited_from_what_is_in_effect() {
+fn lists_are_edited_from_the_topics_own_or_from_kafkas_default() {
+    let broker = settings(&[("log.cleanup.policy", "compact")]);
     let edited = |image: &Image, edits: ConfigEdits| {
-        let record = plan_alter_topic_configs(image, &settings(&[]), "t1", &edits)?;
+        let record = plan_alter_topic_configs(image, &broker, "t1", &edits)?;
         Ok::<_, CommandError>(record.map_or_else(|| image.clone(), |record| image.replay(&[record]).unwrap()))
     };
     let policy = |edit| ConfigEdits::Each(vec![("cleanup.policy".to_owned(), edit)]);
@@ -276,7 +283,9 @@ fn lists_are_edited_from_what_is_in_effect() {
     let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
 
     let appended = edited(&image(), policy(ConfigEdit::Append(" compact , compact".to_owned()))).unwrap();
-    assert_eq!(configs(&appended), one("cleanup.policy", "delete,compact"), "the default was in effect");
+    assert_eq!(configs(&appended), one("cleanup.policy", "delete,compact"), "whatever the broker's default");
+    let again = edited(&appended, policy(ConfigEdit::Append("delete".to_owned()))).unwrap();
+    assert_eq!(configs(&again), configs(&appended), "a word that is there stays where it is");
     let rest = edited(&appended, policy(ConfigEdit::Subtract("delete,other".to_owned()))).unwrap();
     assert_eq!(configs(&rest), one("cleanup.policy", "compact"));
     let replaced = edited(&rest, ConfigEdits::Exactly(one("retention.ms", "5"))).unwrap();
