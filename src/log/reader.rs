@@ -17,7 +17,7 @@ use crate::rt::file::{BLOCK_BYTES, IO_BYTES_MAX};
 use crate::rt::net::Payload;
 use crate::types::Offset;
 
-use super::runtime::Chunk;
+use super::runtime::{Chunk, ReadGuard};
 use super::segment::Segment;
 use super::{Log, ReadError};
 
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         }
         let chunk = match chunk {
             Some(chunk) => chunk,
-            None => read_chunk(self.log, self.segment, position, likely_bytes, false).await?,
+            None => Piece::begin(self.log, self.segment, position, likely_bytes).read(self.log, self.segment, false).await?,
         };
         self.chunks.push(chunk.clone());
         Ok(chunk)
@@ -324,41 +324,51 @@ impl<'a> Walk<'a> {
             return;
         }
         let (log, segment) = (Rc::clone(self.log), Rc::clone(self.segment));
+        let piece = Piece::begin(self.log, self.segment, position, bytes);
         rt::spawn(async move {
-            if let Err(error) = read_chunk(&log, &segment, position, bytes, true).await {
+            if let Err(error) = piece.read(&log, &segment, true).await {
                 tracing::debug!(file = %log.file_name(&segment), %error, "reading ahead failed");
             }
         });
     }
 }
 
-/// Reads whole blocks around the byte at `position` and keeps them for the next reader. Only written bytes are kept: what
-/// lies behind them is still changing.
-async fn read_chunk(
-    log: &Log,
-    segment: &Segment,
+/// Whole blocks around one byte of a segment's file, on their way. Others know of them from the beginning, not only when the
+/// read has its turn.
+struct Piece {
+    /// The byte it is read for.
     position: u64,
-    likely_bytes: usize,
-    is_ahead: bool,
-) -> io::Result<Chunk> {
-    let file = segment.reader(&log.place.dir).await?;
-    let start = position - position % BLOCK;
-    let written = segment.written.get();
-    let left = usize::try_from(written.saturating_sub(start)).unwrap_or(usize::MAX);
-    let bytes = likely_bytes.saturating_add(BLOCK_BYTES).clamp(CHUNK_BYTES, IO_BYTES_MAX).min(left);
-    let _under_way = log.shared().chunks.begin(segment.id, start..start + bytes as u64);
-    let slice = file.read(start, bytes.next_multiple_of(BLOCK_BYTES)).await?;
-    log.shared().count(|stats| stats.disk_read_bytes += slice.as_slice().len() as u64);
-    let whole = slice.as_slice().len().min(left);
-    if start + whole as u64 <= position {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            format!("no bytes at {position}, {written} were written"),
-        ));
+    start: u64,
+    /// Only written bytes are read: what lies behind them is still changing.
+    bytes: usize,
+    _under_way: ReadGuard,
+}
+
+impl Piece {
+    fn begin(log: &Log, segment: &Segment, position: u64, likely_bytes: usize) -> Self {
+        let start = position - position % BLOCK;
+        let left = usize::try_from(segment.written.get().saturating_sub(start)).unwrap_or(usize::MAX);
+        let bytes = likely_bytes.saturating_add(BLOCK_BYTES).clamp(CHUNK_BYTES, IO_BYTES_MAX).min(left);
+        let under_way = log.shared().chunks.begin(segment.id, start..start + bytes as u64);
+        Self { position, start, bytes, _under_way: under_way }
     }
-    let chunk = Chunk { segment: segment.id, position: start, slice: slice.slice(0..whole) };
-    if segment.deleted.get().is_none() {
-        log.shared().chunks.keep(chunk.clone(), is_ahead);
+
+    /// Reads it and keeps it for the next reader.
+    async fn read(self, log: &Log, segment: &Segment, is_ahead: bool) -> io::Result<Chunk> {
+        let file = segment.reader(&log.place.dir).await?;
+        let slice = file.read(self.start, self.bytes.next_multiple_of(BLOCK_BYTES)).await?;
+        log.shared().count(|stats| stats.disk_read_bytes += slice.as_slice().len() as u64);
+        let whole = slice.as_slice().len().min(self.bytes);
+        if self.start + whole as u64 <= self.position {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("no bytes at {}, {} were written", self.position, self.start + self.bytes as u64),
+            ));
+        }
+        let chunk = Chunk { segment: segment.id, position: self.start, slice: slice.slice(0..whole) };
+        if segment.deleted.get().is_none() {
+            log.shared().chunks.keep(chunk.clone(), is_ahead);
+        }
+        Ok(chunk)
     }
-    Ok(chunk)
 }
