@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::Target;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// The binary with the words of a command line and the address of a broker.
@@ -150,6 +151,34 @@ fn what_was_read_before_a_fault_is_delivered() {
     let (code, _, err) = shell.feed(&["produce", "words", "-X", "linger.ms=60000", "-f", "%p %v\\n"], b"0 4\n-1 5\n");
     assert!(code == 1, "{err}");
     assert_eq!(shell.ok(&["consume", "words", "-e"]), "1\n2\n3\n4\n");
+}
+
+#[test]
+fn what_was_read_before_a_signal_is_delivered() {
+    let shell = Shell::start();
+    shell.ok(&["topics", "create", "words", "-p", "1"]);
+    let bootstrap = shell.target.bootstrap();
+    // A linger that outlasts the test, unless the end sends what is open.
+    let own = ["produce", "words", "-X", "linger.ms=60000", "-X", "delivery.timeout.ms=120000"];
+    let console =
+        ["kafka-console-producer", "--bootstrap-server", &bootstrap, "--topic", "words", "--timeout", "60000"];
+    let mut wanted = String::new();
+    for (words, line, signal) in
+        [(&own[..], "a\n", Signal::INT), (&own, "b\n", Signal::TERM), (&console, "c\n", Signal::INT)]
+    {
+        let mut child = shell.command(words).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(line.as_bytes()).unwrap();
+        while rustix::io::ioctl_fionread(&input).unwrap() > 0 {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let (code, _, err) = told(child.wait_with_output().unwrap());
+        assert_eq!((code, err.as_str()), (130, ""), "{words:?}");
+        wanted.push_str(line);
+        assert_eq!(shell.ok(&["consume", "words", "-e"]), wanted);
+    }
 }
 
 #[test]

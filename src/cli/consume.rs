@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,13 +15,15 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use super::connect::ConnectArgs;
+use super::interrupt::end_polls;
 use super::offset_range::{Begin, OffsetRange, Until, parse};
 use super::outcome::{listed, with_hint};
 use super::record_format::{Format, Shown, TOKENS, envelope, unescape};
 use super::{EXIT_INTERRUPTED, Failure, unix_now_ms};
 use crate::client::admin::{BlockingAdmin, OffsetSpec};
 use crate::client::consumer::RecordBatch;
-use crate::client::{Admin, AdminSettings, Consumer, ConsumerError, ConsumerHandle, ConsumerSettings, Io};
+use crate::client::settings::IsolationLevel;
+use crate::client::{Admin, AdminSettings, Consumer, ConsumerError, ConsumerSettings, Io};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
 
 const EXAMPLES: &str = "\
@@ -195,7 +196,7 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
             return Ok(());
         }
     }
-    let interrupted = interruptible(&io, consumer.handle());
+    let interrupted = end_polls(&io, consumer.handle())?;
     let reading =
         Reading { out: BufWriter::with_capacity(64 << 10, out), look: &look, left: args.num.unwrap_or(u64::MAX), ends };
     let ended = reading.run(&mut consumer, args, &interrupted);
@@ -204,31 +205,6 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
         Ok(()) if interrupted.load(Ordering::Relaxed) => Err(Failure::Told(EXIT_INTERRUPTED)),
         other => other,
     }
-}
-
-/// Ctrl-C ends the poll under way; a second one ends the process.
-pub(super) fn interruptible(io: &Io, consumer: ConsumerHandle) -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    io.spawn(move || async move {
-        let ended = async {
-            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-            match terminate {
-                Ok(mut terminate) => _ = terminate.recv().await,
-                Err(_) => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            () = ended => {}
-        }
-        flag.store(true, Ordering::Relaxed);
-        consumer.wake();
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(i32::from(EXIT_INTERRUPTED));
-        }
-    });
-    interrupted
 }
 
 /// A consumer's failure, with the exit code of what is behind it.

@@ -1,8 +1,8 @@
 //! The commands: one file each, and what they share with the world outside.
 //!
 //! Shell. Owns the arguments, the exit codes and how failures are shown. Does not own what a command does. Always: 0 is done, 1 is
-//! failed, 2 is a wrong call, 3 is settings with errors in them, 4 is nobody there or no answer in time, 5 is done in part; a
-//! reader that went away (broken pipe) is no failure and no message. Under the name of a tool of Kafka's, as first word or as the
+//! failed, 2 is a wrong call, 3 is settings with errors in them, 4 is nobody there or no answer in time, 5 is done in part, 6 is a
+//! verdict against what was measured, 130 is interrupted; a reader that went away (broken pipe) is no failure and no message. Under the name of a tool of Kafka's, as first word or as the
 //! name it was called by, the rules are that tool's (`kafka`). Source: rustc's messages.
 
 mod bench;
@@ -20,6 +20,7 @@ mod dump;
 mod group_reset;
 mod groups;
 mod install_shims;
+mod interrupt;
 mod kafka;
 mod man;
 mod moments;

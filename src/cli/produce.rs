@@ -1,13 +1,15 @@
 //! `ringlog produce`: records from standard input or files to a topic.
 //!
 //! Shell: reads input, runs a producer. Owns the command's flags and the count of what was delivered. How input becomes records is in
-//! `record_input`. Always: a topic that is not there is an error, not a new topic, unless `--create` says so; nothing but `-v` and
-//! failures is said. Source: kcat's `-P`, rpk's `topic produce`.
+//! `record_input`. Always: a topic that is not there is an error, not a new topic, unless `--create` says so; what was read is
+//! delivered, also when a signal ends the command; nothing but `-v` and failures is said. Source: kcat's `-P`, rpk's `topic produce`.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -15,6 +17,7 @@ use clap::Args;
 use futures_lite::future::block_on;
 
 use super::connect::ConnectArgs;
+use super::interrupt::Intake;
 use super::outcome::{Tally, with_hint};
 use super::record_format::unescape;
 use super::record_input::{Cutter, Given, Input, Place, parse_fields, parse_header};
@@ -125,8 +128,10 @@ pub(super) fn run(args: &ProduceArgs) -> Result<(), Failure> {
             }
         }
     }
+    let producer = Producer::on(&io, settings)?;
     let mut sending = Sending {
-        producer: Producer::on(&io, settings)?,
+        intake: Arc::new(Intake::of(&io, &producer)?),
+        producer,
         topic: args.topic.as_str().into(),
         partition,
         key: args.key.clone().map(String::into_bytes),
@@ -141,8 +146,10 @@ pub(super) fn run(args: &ProduceArgs) -> Result<(), Failure> {
     };
     let read = sending.send_inputs(&args.files, &input);
     // Whatever ended the reading, what was read before it is delivered.
-    let ended = sending.end();
+    let (ended, interrupted) = sending.end();
     let delivered = match read {
+        // Closed by the signal: what failed of it is told.
+        _ if interrupted => return Err(Failure::Told(EXIT_INTERRUPTED)),
         // Of records that failed it was told already, and their exit code says more.
         Ok(()) | Err(Failure::Told(_)) => ended?,
         Err(failure) => return Err(failure),
@@ -171,6 +178,7 @@ fn input(args: &ProduceArgs) -> Result<Input, String> {
 
 /// A producer with what it has not told of yet.
 struct Sending {
+    intake: Arc<Intake>,
     producer: Producer,
     topic: TopicName,
     partition: Option<PartitionIndex>,
@@ -202,10 +210,12 @@ impl Sending {
         Ok(())
     }
 
-    fn send_all(&mut self, from: &mut dyn Read, input: Input) -> Result<(), Failure> {
+    fn send_all(&mut self, from: &mut (impl Read + AsFd), input: Input) -> Result<(), Failure> {
         let mut cutter = Cutter::new(input);
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
+            let intake = Arc::clone(&self.intake);
+            let _busy = intake.next(&*from)?;
             let count = match from.read(&mut chunk) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -242,6 +252,8 @@ impl Sending {
         }
         match block_on(self.producer.send(record)) {
             Ok(delivery) => self.untold.push_back(delivery),
+            // The patience of a signal was over before all that was read was sent.
+            Err(SendError::Closed) if self.intake.interrupted() => return Err(Failure::Told(EXIT_INTERRUPTED)),
             Err(error @ (SendError::NoTopic { .. } | SendError::Fatal { .. } | SendError::Closed)) => {
                 self.late |= matches!(error, SendError::NoTopic { .. });
                 self.tell(&error);
@@ -257,6 +269,10 @@ impl Sending {
         let Some((rate, since, count)) = &mut self.pace else { return };
         let due = *since + Duration::from_secs_f64(*count as f64 / *rate as f64);
         *count += 1;
+        // Whoever ends the command does not wait for its pace.
+        if self.intake.interrupted() {
+            return;
+        }
         if let Some(wait) = due.checked_duration_since(Instant::now()) {
             super::pause(wait);
         }
@@ -303,11 +319,12 @@ impl Sending {
         }
     }
 
-    /// How many were delivered. Errors: some were not.
-    fn end(mut self) -> Result<u64, Failure> {
+    /// How many were delivered, and whether a signal came. Errors: some were not.
+    fn end(mut self) -> (Result<u64, Failure>, bool) {
         // Open batches go now instead of after their linger.
         self.producer.flush_sync();
         self.settle(0);
-        if self.failed > 0 { Err(self.failure()) } else { Ok(self.delivered) }
+        let delivered = if self.failed > 0 { Err(self.failure()) } else { Ok(self.delivered) };
+        (delivered, self.intake.interrupted())
     }
 }

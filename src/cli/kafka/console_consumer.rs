@@ -12,7 +12,8 @@ use super::options::{Flag, Manner, Words, switch, value};
 use super::topics::topic_pattern;
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, deprecated, key_values};
 use crate::cli::connect::check_brokers;
-use crate::cli::consume::{Unwritten, interruptible};
+use crate::cli::consume::Unwritten;
+use crate::cli::interrupt::end_polls;
 use crate::client::consumer::RecordBatch;
 use crate::client::{Consumer, ConsumerError, ConsumerSettings};
 use crate::types::{Offset, PartitionIndex, TopicPartition};
@@ -114,7 +115,7 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
         (None, _, Some(pattern)) => consumer.subscribe_pattern(pattern).map_err(failed)?,
         (None, _, None) => {}
     }
-    let interrupted = interruptible(&io, consumer.handle());
+    let interrupted = end_polls(&io, consumer.handle())?;
     let mut reading = Reading { written: 0, last: Instant::now() };
     let ended = loop {
         if reading.written >= call.records_max || interrupted.load(Ordering::Relaxed) {

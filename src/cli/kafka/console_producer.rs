@@ -1,18 +1,20 @@
 //! `kafka-console-producer`.
 //!
 //! Shell: reads standard input, runs a producer. Owns the tool's flags and rules; how lines become records is in `line_reader`. Always:
-//! records before a line that cannot be read are delivered; a record that is refused is told on standard error and the exit code stays
+//! records before a line that cannot be read, or before a signal, are delivered; a record that is refused is told on standard error and the exit code stays
 //! 0, as in Kafka. Source: Kafka 4.4's ConsoleProducer, asked.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 
 use futures_lite::future::block_on;
 
 use super::line_reader::{LineReader, strip_line_end};
 use super::options::{Flag, Manner, Words, maybe, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, deprecated, key_values};
+use crate::cli::EXIT_INTERRUPTED;
 use crate::cli::connect::check_brokers;
+use crate::cli::interrupt::Intake;
 use crate::client::{Delivery, Producer, ProducerRecord, ProducerSettings};
 
 pub(super) const TOOL: Tool = Tool {
@@ -70,6 +72,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("max-memory-bytes", "buffer.memory", "33554432"),
     ("batch-size", "batch.size", "16384"),
 ];
+/// Reads of input.
+const CHUNK_BYTES: usize = 64 << 10;
 /// Records whose end is awaited; behind them reading waits.
 const UNTOLD_MAX: usize = 20_000;
 
@@ -111,12 +115,13 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     desk.out.flush()?;
     let io = client_thread()?;
     let producer = Producer::on(&io, settings).map_err(|error| Stop::Said(error.to_string()))?;
+    let intake = Intake::of(&io, &producer)?;
     let mut sending = Sending { producer, topic, sync: words.has("sync"), untold: VecDeque::new() };
-    let read = sending.send_lines(&mut reader, desk);
+    let read = sending.send_lines(&intake, &mut reader, desk);
     // Whatever ended the reading: open batches go now instead of after their linger.
     sending.producer.flush_sync();
     sending.settle(0);
-    read
+    if intake.interrupted() { Err(Stop::Exit(EXIT_INTERRUPTED)) } else { read }
 }
 
 fn exception(why: String) -> Stop {
@@ -146,6 +151,11 @@ fn settings(words: &Words, bootstrap: &str) -> Result<ProducerSettings, Stop> {
     access.settings(&defaults).map_err(|error| Stop::Said(super::config_exception(&error)))
 }
 
+/// Behind the last line that is whole.
+fn line_end(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+}
+
 struct Sending<'s> {
     producer: Producer,
     topic: &'s str,
@@ -154,20 +164,29 @@ struct Sending<'s> {
 }
 
 impl Sending<'_> {
-    fn send_lines(&mut self, reader: &mut LineReader, desk: &mut Desk<'_>) -> Result<(), Stop> {
+    fn send_lines(&mut self, intake: &Intake, reader: &mut LineReader, desk: &mut Desk<'_>) -> Result<(), Stop> {
         let prompt = io::stdin().is_terminal() && io::stdout().is_terminal();
         let mut input = io::stdin().lock();
-        let mut line = Vec::new();
+        let (mut chunk, mut unsent) = (vec![0; CHUNK_BYTES], Vec::new());
         loop {
             if prompt {
                 write!(desk.out, ">")?;
                 desk.out.flush()?;
             }
-            line.clear();
-            if input.read_until(b'\n', &mut line)? == 0 {
+            let _busy = intake.next(&input)?;
+            let count = match input.read(&mut chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                count => count?,
+            };
+            unsent.extend_from_slice(&chunk[..count]);
+            let whole = if count == 0 { unsent.len() } else { line_end(&unsent) };
+            for line in unsent[..whole].split_inclusive(|byte| *byte == b'\n') {
+                self.send(reader.read(strip_line_end(line)).map_err(exception)?);
+            }
+            unsent.drain(..whole);
+            if count == 0 {
                 return Ok(());
             }
-            self.send(reader.read(strip_line_end(&line)).map_err(exception)?);
         }
     }
 
