@@ -203,6 +203,15 @@ fn a_group_goes_on_where_what_was_written_ended() {
     assert!(err.contains("there is no such group"), "{err}");
     let (code, out, _) = shell.run(&["groups", "delete", "readers", "nobody"]);
     assert_eq!((code, out.as_str()), (5, "readers\n"));
+    let latest = ["-e", "-X", "auto.offset.reset=latest"];
+    assert_eq!(shell.ok(&[&["consume", "words", "-g", "late"][..], &latest].concat()), "");
+    assert_eq!(
+        shell.ok(&[&["consume", "words", "-g", "early", "-o", "start"][..], &latest].concat()),
+        "1\n2\n3\n4\n5\n"
+    );
+    assert!(shell.ok(&["topics", "list", "--internal"]).contains("__consumer_offsets"));
+    assert_eq!(shell.ok(&["topics", "delete", "-r", ".*", "--dry-run"]), "words\n");
+    assert_eq!(shell.ok(&["topics", "delete", "__consumer_offsets", "--dry-run"]), "__consumer_offsets\n");
 }
 
 /// What the group has yet to read of the topic.

@@ -59,7 +59,7 @@ pub(super) struct ConsumeArgs {
     #[arg(short, long, value_name = "N,…", value_delimiter = ',')]
     partitions: Vec<i32>,
     /// From where to where: start, end, 42, -42 (before the end), +42 (after the start), 10:20, @-1h, @MOMENT:MOMENT
-    /// [default: start, with -g stored]
+    /// [default: start, with -g stored, and where nothing is, what auto.offset.reset says, else start]
     #[arg(short, long, value_name = "RANGE", allow_hyphen_values = true)]
     offset: Option<String>,
     /// So many records, then end
@@ -80,10 +80,10 @@ pub(super) struct ConsumeArgs {
     /// What stands behind each record [default: \n]
     #[arg(short = 'D', long, value_name = "TEXT", conflicts_with = "json")]
     delimiter: Option<String>,
-    /// read-committed leaves out records of aborted and open transactions
-    #[arg(long, value_name = "LEVEL", default_value = "read-uncommitted",
+    /// read-committed leaves out records of aborted and open transactions [default: isolation.level, else read-uncommitted]
+    #[arg(long, value_name = "LEVEL",
           value_parser = ["read-committed", "read-uncommitted", "read_committed", "read_uncommitted"])]
-    isolation: String,
+    isolation: Option<String>,
 }
 
 /// How records are written.
@@ -149,12 +149,19 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
             .into());
         }
     };
-    let mut flags =
-        vec![("isolation.level", args.isolation.replace('-', "_")), ("auto.offset.reset", reset.to_owned())];
+    let mut flags = Vec::new();
+    if let Some(level) = &args.isolation {
+        flags.push(("isolation.level", level.replace('-', "_")));
+    }
     if let Some(group) = &args.group {
         flags.push(("group.id", group.clone()));
+        // What -o says of a group's first time is stronger than settings; without it they are.
+        if matches!(range, Some(OffsetRange { from: Begin::Start | Begin::End, .. })) {
+            flags.push(("auto.offset.reset", reset.to_owned()));
+        }
     }
-    let mut settings: ConsumerSettings = args.connect.settings(&[("client.id", "ringlog")], &flags)?;
+    let defaults = [("client.id", "ringlog"), ("auto.offset.reset", reset)];
+    let mut settings: ConsumerSettings = args.connect.settings(&defaults, &flags)?;
     settings.client.allow_auto_create_topics = false;
     if args.group.is_none() {
         settings.group_id = None;
@@ -165,7 +172,7 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
     let admin = Admin::on(&io, admin).within(args.connect.patience()).blocking();
     admin.reach()?;
     let topics = topics(&admin, args)?;
-    let committed = args.isolation.ends_with("committed") && !args.isolation.ends_with("uncommitted");
+    let committed = settings.isolation_level == IsolationLevel::ReadCommitted;
     let mut consumer = Consumer::on(&io, settings);
     let mut ends = BTreeMap::new();
     if args.group.is_some() {

@@ -229,13 +229,13 @@ fn patterns(names: &[String]) -> Result<Vec<Regex>, Failure> {
     Ok(names.iter().map(whole).collect::<anyhow::Result<_>>()?)
 }
 
-/// The names that are meant: as they are, or those that match.
+/// The names that are meant: as they are, or those that match, of which none is internal: what a pattern takes is what `list -r` shows.
 fn chosen(admin: &BlockingAdmin, names: &[String], regex: bool) -> Result<Vec<String>, Failure> {
     if !regex {
         return Ok(names.to_vec());
     }
     let patterns = patterns(names)?;
-    let all = admin.list_topics(true)?.into_iter().map(|topic| topic.name);
+    let all = admin.list_topics(false)?.into_iter().map(|topic| topic.name);
     let matching: Vec<String> = all.filter(|name| patterns.iter().any(|pattern| pattern.is_match(name))).collect();
     if matching.is_empty() {
         return Err(anyhow!("no topic matches {}", names.join(" or ")).into());
