@@ -392,6 +392,7 @@ impl Consumer {
                     let gone: Vec<TopicPartition> = gone.iter().cloned().collect();
                     listener.on_revoked(handle, &gone).await;
                 }
+                handle.commits_done(deadline).await;
             }
             Step::Lose(gone) => {
                 if let Some(listener) = listener {
@@ -429,6 +430,7 @@ impl Consumer {
     /// The way out of a subscription, by `deadline`.
     async fn give_up(&mut self, reason: &'static str, farewell: Farewell, deadline: Duration) {
         let _polling = Polling(Arc::clone(&self.shared));
+        self.commits_done(deadline).await;
         let by_hand = {
             let mut state = self.shared.lock();
             if let Some(membership) = &mut state.membership {

@@ -179,6 +179,14 @@ impl Membership {
         self.leaving.is_some()
     }
 
+    /// Whom the group has yet to hear of as gone, and why, when all of this ends: who was about to leave, and who left nothing but the
+    /// program. Static members are expected back.
+    pub fn into_farewell(self) -> Option<(Identity, &'static str)> {
+        let dropped = self.is_in_group() && self.settings.instance_id.is_none();
+        let identity = Identity { generation: self.generation.unwrap_or(-1), member_id: self.member_id };
+        self.leaving.or(dropped.then_some((identity, "the consumer was dropped")))
+    }
+
     /// The topics of the whole group, while this member leads it: changes to these are its to see.
     pub fn watched(&self) -> impl Iterator<Item = &TopicName> {
         self.lead.iter().flat_map(|lead| lead.counts.keys())

@@ -22,7 +22,7 @@ use crate::client::assignor::Topics;
 use crate::client::consumer_error::ConsumerError;
 use crate::client::error::{ClientError, coordinator_is_stale};
 use crate::client::fetcher::{FetchTarget, Leader, Plan, Position, Target};
-use crate::client::membership::{Action, Refused};
+use crate::client::membership::{Action, Identity, Membership, Refused};
 use crate::client::network::{Network, Target as To};
 use crate::client::settings::ConsumerSettings;
 use crate::protocol::ErrorCode;
@@ -40,11 +40,12 @@ const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// How much longer than a fetch may wait at the broker its answer may take, if `request.timeout.ms` is shorter.
 const FETCH_GRACE: Duration = Duration::from_secs(5);
 
-/// Whether a commit that may succeed later is sent again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Retry {
-    Yes,
-    No,
+/// How often a commit is tried, and as whom.
+pub(super) enum Attempts {
+    /// Until it is stored, as the member this is by then.
+    Many,
+    /// Once, as the member this was when the commit was asked for.
+    One(Option<Identity>),
 }
 
 pub(super) struct Driver {
@@ -383,20 +384,24 @@ impl Driver {
         });
     }
 
-    /// A consumer that was dropped has no time: one request, if there is anybody to leave.
+    /// A consumer that is gone has no time: one request, if there is anybody to leave, or the answer to the one under way. Without it
+    /// the others of the group would wait for `session.timeout.ms`.
     async fn say_good_bye(&self) {
-        let member = {
-            let mut state = self.shared.lock();
-            let identity = state.membership.as_ref().and_then(|membership| {
-                membership.identity().filter(|_| membership.instance_id().is_none() && !membership.is_leaving())
-            });
-            state.membership = None;
-            identity
+        let farewell = self.shared.lock().membership.take().and_then(Membership::into_farewell);
+        let left = async {
+            if let Some((identity, reason)) = farewell {
+                _ = self.leave(&identity.member_id, reason, LEAVE_TIME_MAX).await;
+            }
+            loop {
+                let mut changed = std::pin::pin!(self.shared.to_all.notified());
+                changed.as_mut().enable();
+                if self.shared.lock().leaving == 0 {
+                    return;
+                }
+                changed.await;
+            }
         };
-        if let Some(identity) = member {
-            let leave = self.leave(&identity.member_id, "the consumer was dropped", LEAVE_TIME_MAX);
-            _ = timeout(LEAVE_TIME_MAX, leave).await;
-        }
+        _ = timeout(LEAVE_TIME_MAX, left).await;
     }
 
     pub(super) fn group(&self) -> &str {
@@ -561,7 +566,12 @@ impl Driver {
     }
 
     pub(super) async fn auto_commit(&self, offsets: Offsets, deadline: Duration) {
-        if let Err(error) = self.commit(offsets, deadline, Retry::No).await
+        let identity = self.shared.lock().committer();
+        let committed = match identity {
+            Ok(identity) => self.commit(offsets, deadline, Attempts::One(identity)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = committed
             && error.retriable()
         {
             // Not to wait for the next interval: it is tried again at the next poll after the back-off.
@@ -570,7 +580,12 @@ impl Driver {
         }
     }
 
-    pub(super) async fn commit(&self, offsets: Offsets, deadline: Duration, retry: Retry) -> Result<(), ConsumerError> {
+    pub(super) async fn commit(
+        &self,
+        offsets: Offsets,
+        deadline: Duration,
+        attempts: Attempts,
+    ) -> Result<(), ConsumerError> {
         if offsets.is_empty() {
             return Ok(());
         }
@@ -578,7 +593,10 @@ impl Driver {
         let mut failures = 0;
         loop {
             let left = deadline.saturating_sub(self.shared.now()).min(self.settings.client.request_timeout);
-            let identity = self.shared.lock().committer()?;
+            let identity = match &attempts {
+                Attempts::Many => self.shared.lock().committer()?,
+                Attempts::One(identity) => identity.clone(),
+            };
             let error = match self.commit_once(&offsets, identity.as_ref(), left).await {
                 Ok(()) => {
                     {
@@ -611,7 +629,7 @@ impl Driver {
                 Some(code) if coordinator_is_stale(code) => self.network.forget_coordinator(self.group()),
                 _ => {}
             }
-            if retry == Retry::No || !error.retriable() {
+            if matches!(attempts, Attempts::One(_)) || !error.retriable() {
                 return Err(error.into());
             }
             failures += 1;

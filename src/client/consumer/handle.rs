@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_lite::future::block_on;
 use tokio::sync::oneshot;
 
-use super::driver::{Driver, Retry};
+use super::driver::{Attempts, Driver};
+use super::state::Committing;
 use super::{ConsumerHandle, ConsumerMetrics, Lookup, OffsetAndMetadata, OffsetAndTimestamp, Offsets, Position};
 use crate::client::consumer_error::ConsumerError;
 use crate::client::error::ClientError;
@@ -172,7 +173,8 @@ impl ConsumerHandle {
     }
 
     /// Commits where it stands and does not wait. One attempt: a later commit would be overtaken by a retry of an older one.
-    /// `done` is called on the client's thread, so it must be quick.
+    /// `done` is called on the client's thread, so it must be quick. Whatever gives partitions up or ends the consumer, but a drop, waits
+    /// for it as long as it has time.
     pub fn commit_async(&self, done: impl FnOnce(Result<(), ConsumerError>) + Send + 'static) {
         self.commit_offsets_async(self.positions(), done);
     }
@@ -184,7 +186,15 @@ impl ConsumerHandle {
         done: impl FnOnce(Result<(), ConsumerError>) + Send + 'static,
     ) {
         let deadline = self.shared.now() + self.settings.default_api_timeout;
-        self.send(move |driver| async move { done(driver.commit(offsets, deadline, Retry::No).await) });
+        // As who this is now: by the time it is sent it may have unsubscribed.
+        let (committing, identity) = (Committing::begin(&self.shared), self.shared.lock().committer());
+        self.send(move |driver| async move {
+            let _committing = committing;
+            done(match identity {
+                Ok(identity) => driver.commit(offsets, deadline, Attempts::One(identity)).await,
+                Err(error) => Err(error),
+            });
+        });
     }
 
     pub(super) async fn commit_by(&self, offsets: Offsets, deadline: Duration) -> Result<(), ConsumerError> {
@@ -194,7 +204,22 @@ impl ConsumerHandle {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.ask(move |driver| async move { driver.commit(offsets, deadline, Retry::Yes).await }).await?
+        self.ask(move |driver| async move { driver.commit(offsets, deadline, Attempts::Many).await }).await?
+    }
+
+    /// Waits, until `deadline`, for commits nobody awaits: once partitions are given up, they would be refused.
+    pub(super) async fn commits_done(&self, deadline: Duration) {
+        loop {
+            {
+                let mut state = self.shared.lock();
+                if state.commits == 0 || self.shared.now() >= deadline {
+                    return;
+                }
+                state.user_deadline = Some(deadline);
+            }
+            self.shared.to_driver.notify_one();
+            self.shared.to_user.notified().await;
+        }
     }
 
     /// Where it stands in every partition where that is known: what [`ConsumerHandle::commit`] commits.

@@ -4,6 +4,7 @@
 //! held for no await and no I/O, so that neither side waits for more than a plan or a look; bytes are unpacked outside it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 #[expect(clippy::disallowed_types, reason = "a client's two sides meet here for microseconds; no shard is near")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -62,8 +63,27 @@ pub(super) struct State {
     pub(super) driver_wakes: Option<Duration>,
     /// LeaveGroup requests that are not answered.
     pub(super) leaving: usize,
+    /// Commits under way whose end nobody awaits.
+    pub(super) commits: usize,
     pub(super) closed: bool,
     pub(super) metrics: ConsumerMetrics,
+}
+
+/// A commit nobody awaits, under way until this is dropped: whoever gives partitions up waits for it.
+pub(super) struct Committing(Arc<Shared>);
+
+impl Committing {
+    pub(super) fn begin(shared: &Arc<Shared>) -> Self {
+        shared.lock().commits += 1;
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        self.0.lock().commits -= 1;
+        self.0.ring();
+    }
 }
 
 impl Shared {
@@ -81,6 +101,7 @@ impl Shared {
             user_deadline: None,
             driver_wakes: None,
             leaving: 0,
+            commits: 0,
             closed: false,
             metrics: ConsumerMetrics::default(),
         };

@@ -11,22 +11,25 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_lite::future::poll_once;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::timeout;
 
 use super::*;
 use crate::client::assignor::{Assignor, wire};
 use crate::client::fake_broker::{Asked, FakeBroker, Kind, Peer, batch_of, metadata, on_a_thread};
 use crate::client::membership::{Action, Joined};
 use crate::client::settings::{IsolationLevel, OffsetReset, Settings as _};
-use crate::protocol::ApiKey;
-use crate::protocol::Records;
 use crate::protocol::admin::{MetadataPartition, MetadataResponse, MetadataTopic};
 use crate::protocol::batch::Codec;
 use crate::protocol::fetch::{
     AbortedTransaction, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse,
 };
 use crate::protocol::groups::{
-    Coordinator, FindCoordinatorResponse, OffsetCommitResponse, OffsetFetchGroupResponse, OffsetFetchResponse,
+    Coordinator, FindCoordinatorResponse, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    LeaveGroupResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchGroupResponse, OffsetFetchResponse,
+    SyncGroupResponse,
 };
+use crate::protocol::{ApiKey, ErrorCode, Records};
 use crate::types::{Offset, PartitionIndex, TopicId};
 
 const TOPIC: TopicId = TopicId::from_bytes([7; 16]);
@@ -273,6 +276,162 @@ fn a_coordinator_that_cannot_be_reached_is_looked_for_again_also_without_members
         consumer.commit_offsets([(part(), Offset::ZERO.into())].into()).await.unwrap();
         assert!(consumer.committed([part()]).await.unwrap().is_empty(), "the answer holds none");
         consumer.close(Duration::ZERO).await;
+    });
+}
+
+/// What a coordinator was asked by a member.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// With an id.
+    Joins,
+    /// As which generation.
+    Commits(i32),
+    /// Which member.
+    Leaves(String),
+}
+
+/// Whether a join is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deals {
+    Yes,
+    /// The member only gets its id.
+    No,
+}
+
+/// A broker that coordinates group `g` and deals [`part`] to its one member, `me`, and says what it was asked. Fetches and lookups
+/// are not answered.
+async fn deal(port: u16, deals: Deals, words: UnboundedSender<Word>, mut peer: Peer) {
+    peer.greet().await;
+    while let Some(asked) = peer.next().await {
+        match asked.api {
+            ApiKey::Metadata => peer.answer(&asked, &topic(port)).await,
+            ApiKey::FindCoordinator => {
+                let (key, host, port) = ("g".into(), "127.0.0.1".into(), i32::from(port));
+                let coordinators = vec![Coordinator { key, node_id: 1, host, port, ..Default::default() }];
+                peer.answer(&asked, &FindCoordinatorResponse { coordinators, ..Default::default() }).await;
+            }
+            ApiKey::JoinGroup => {
+                let nameless = asked.read::<JoinGroupRequest<'_>>().member_id.is_empty();
+                let error_code = if nameless { ErrorCode::MEMBER_ID_REQUIRED } else { ErrorCode::NONE };
+                if !nameless {
+                    words.send(Word::Joins).unwrap();
+                }
+                if nameless || deals == Deals::Yes {
+                    let answer = JoinGroupResponse {
+                        error_code,
+                        generation_id: 3,
+                        protocol_name: Some("range".into()),
+                        leader: "other".into(),
+                        member_id: "me".into(),
+                        ..Default::default()
+                    };
+                    peer.answer(&asked, &answer).await;
+                }
+            }
+            ApiKey::SyncGroup => {
+                let assignment = wire::encode_assignment(&[part()].into()).to_vec().into();
+                peer.answer(&asked, &SyncGroupResponse { assignment, ..Default::default() }).await;
+            }
+            ApiKey::Heartbeat => peer.answer(&asked, &HeartbeatResponse::default()).await,
+            ApiKey::OffsetFetch => {
+                let groups = vec![OffsetFetchGroupResponse { group_id: "g".into(), ..Default::default() }];
+                peer.answer(&asked, &OffsetFetchResponse { groups, ..Default::default() }).await;
+            }
+            ApiKey::OffsetCommit => {
+                let generation = asked.read::<OffsetCommitRequest<'_>>().generation_id_or_member_epoch;
+                words.send(Word::Commits(generation)).unwrap();
+                peer.answer(&asked, &OffsetCommitResponse::default()).await;
+            }
+            ApiKey::LeaveGroup => {
+                let member = asked.read::<LeaveGroupRequest<'_>>().members[0].member_id.to_string();
+                words.send(Word::Leaves(member)).unwrap();
+                peer.answer(&asked, &LeaveGroupResponse::default()).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A consumer of group `g` without auto commit, and what its coordinator is asked.
+async fn member(deals: Deals) -> (Consumer, tokio::sync::mpsc::UnboundedReceiver<Word>, FakeBroker) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (words, heard) = tokio::sync::mpsc::unbounded_channel();
+    let broker = FakeBroker::on(listener, move |_, peer| deal(port, deals, words.clone(), peer));
+    let settings = ConsumerSettings::builder()
+        .set("bootstrap.servers", &broker.address)
+        .set("client.id", "tester")
+        .set("group.id", "g")
+        .set("enable.auto.commit", "false")
+        .set("partition.assignment.strategy", "range")
+        .set("retry.backoff.ms", 1)
+        .build()
+        .unwrap();
+    (Consumer::new(settings).unwrap(), heard, broker)
+}
+
+/// Polls until the share has come.
+async fn until_dealt(consumer: &mut Consumer) {
+    let dealt = async {
+        while consumer.assignment().is_empty() {
+            consumer.poll(Duration::from_millis(5)).await.unwrap();
+        }
+    };
+    timeout(PATIENCE, dealt).await.unwrap();
+}
+
+async fn next(heard: &mut tokio::sync::mpsc::UnboundedReceiver<Word>) -> Word {
+    timeout(PATIENCE, heard.recv()).await.unwrap().unwrap()
+}
+
+#[test]
+fn a_member_without_time_leaves_its_group_all_the_same() {
+    on_a_thread(async {
+        let (mut consumer, mut heard, _broker) = member(Deals::Yes).await;
+        consumer.subscribe(["t"]).unwrap();
+        until_dealt(&mut consumer).await;
+        assert_eq!(next(&mut heard).await, Word::Joins);
+        consumer.close(Duration::ZERO).await;
+        assert_eq!(next(&mut heard).await, Word::Leaves("me".to_owned()));
+    });
+}
+
+#[test]
+fn a_consumer_that_is_dropped_while_it_joins_leaves_its_group() {
+    on_a_thread(async {
+        let (mut consumer, mut heard, _broker) = member(Deals::No).await;
+        consumer.subscribe(["t"]).unwrap();
+        {
+            let mut poll = pin!(consumer.poll(Duration::MAX));
+            assert!(poll_once(&mut poll).await.is_none());
+            assert_eq!(next(&mut heard).await, Word::Joins);
+        }
+        drop(consumer);
+        assert_eq!(next(&mut heard).await, Word::Leaves("me".to_owned()));
+    });
+}
+
+#[test]
+fn a_commit_under_way_is_waited_for_before_the_consumer_ends() {
+    on_a_thread(async {
+        for by_hand in [true, false] {
+            let (mut consumer, mut heard, _broker) = member(Deals::Yes).await;
+            if by_hand {
+                consumer.assign([part()]).unwrap();
+            } else {
+                consumer.subscribe(["t"]).unwrap();
+                until_dealt(&mut consumer).await;
+                assert_eq!(next(&mut heard).await, Word::Joins);
+            }
+            let (tell, told) = std::sync::mpsc::channel();
+            consumer.commit_offsets_async([(part(), Offset::ZERO.into())].into(), move |done| tell.send(done).unwrap());
+            consumer.close(PATIENCE).await;
+            assert!(matches!(told.try_recv(), Ok(Ok(()))), "by hand: {by_hand}");
+            assert_eq!(next(&mut heard).await, Word::Commits(if by_hand { -1 } else { 3 }));
+            if !by_hand {
+                assert_eq!(next(&mut heard).await, Word::Leaves("me".to_owned()));
+            }
+        }
     });
 }
 
