@@ -135,7 +135,8 @@ impl Settings for ProducerSettings {
 }
 
 impl Desk {
-    /// The rules of KIP-679: idempotence unless something given contradicts it; an error when it was asked for as well.
+    /// The rules of KIP-679: idempotence unless something given contradicts it; an error when it was asked for as well, and when the
+    /// number of requests in flight is all that contradicts it.
     fn idempotence(&mut self) -> bool {
         let asked = self.given("enable.idempotence").is_some();
         if !self.flag("enable.idempotence") {
@@ -148,8 +149,14 @@ impl Desk {
         if self.number("retries") == 0 {
             against.push(("retries", "retries above 0"));
         }
-        if self.size("max.in.flight.requests.per.connection") > IN_FLIGHT_MAX_IDEMPOTENT {
-            against.push(("max.in.flight.requests.per.connection", "at most 5 requests in flight"));
+        let in_flight = "max.in.flight.requests.per.connection";
+        if self.size(in_flight) > IN_FLIGHT_MAX_IDEMPOTENT {
+            // Whoever wants more throughput does not say by it that records may be lost or repeated (KAFKA-17927).
+            if !asked && against.is_empty() {
+                let message = format!("{in_flight}={}: idempotence needs at most 5", self.text(in_flight));
+                self.wrong(in_flight, message, "lower it, or write enable.idempotence=false");
+            }
+            against.push((in_flight, "at most 5 requests in flight"));
         }
         for (name, needed) in against.iter().filter(|_| asked) {
             let message = format!("enable.idempotence=true needs {needed}, but {name}={}", self.text(name));
@@ -210,9 +217,17 @@ mod tests {
     #[test]
     fn idempotence_gives_way_unless_it_was_asked_for() {
         assert!(!producer(&[("acks", "1")]).unwrap().enable_idempotence);
-        assert!(!producer(&[("max.in.flight", "6")]).unwrap().enable_idempotence);
+        assert!(!producer(&[("acks", "1"), ("max.in.flight", "6")]).unwrap().enable_idempotence);
         let refused = producer(&[("acks", "1"), ("enable.idempotence", "true")]).unwrap_err();
         assert!(refused.contains("enable.idempotence=true needs acks=all, but acks=1"), "{refused}");
+    }
+
+    #[test]
+    fn more_requests_in_flight_do_not_switch_idempotence_off_by_themselves() {
+        let refused = producer(&[("max.in.flight", "6")]).unwrap_err();
+        assert!(refused.contains("max.in.flight.requests.per.connection=6"), "{refused}");
+        let without = producer(&[("max.in.flight", "6"), ("enable.idempotence", "false")]).unwrap();
+        assert_eq!((without.enable_idempotence, without.max_in_flight), (false, 6));
     }
 
     #[test]
