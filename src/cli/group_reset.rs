@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::moments::parse_moment;
 use crate::client::ClientError;
-use crate::client::admin::{BlockingAdmin, CommittedOffset, ListedOffset, OffsetSpec};
+use crate::client::admin::{BlockingAdmin, CommittedOffset, ItemError, ListedOffset, OffsetSpec};
 use crate::types::TimestampMs;
 
 /// Where offsets are moved.
@@ -84,7 +84,7 @@ pub(super) struct Move {
     pub(super) too_late: bool,
 }
 
-/// Chooses the new offset of each place. Errors: a broker that does not tell where a partition begins or ends.
+/// Chooses the new offset of each place. Errors: a broker that does not tell where a partition begins or ends, or what is committed.
 pub(super) fn plan(
     admin: &BlockingAdmin,
     target: Target,
@@ -104,7 +104,10 @@ pub(super) fn plan(
         let start = told(&starts, topic, *partition)?;
         let end = told(&ends, topic, *partition)?;
         let found = committed.iter().find(|one| one.topic == *topic && one.partition == *partition);
-        let from = found.and_then(|one| one.offset);
+        let from = match found {
+            Some(CommittedOffset { error: Some(error), .. }) => return Err(unknown(topic, *partition, error)),
+            found => found.and_then(|one| one.offset),
+        };
         let late = match target {
             Target::Moment(_) => listed(&by_time, topic, *partition)?,
             _ => None,
@@ -121,14 +124,15 @@ fn told(offsets: &[ListedOffset], topic: &str, partition: i32) -> Result<i64, Cl
 /// `None`: there is no such record, which an offset that could not be looked up must not be taken for.
 fn listed(offsets: &[ListedOffset], topic: &str, partition: i32) -> Result<Option<i64>, ClientError> {
     match offsets.iter().find(|one| one.topic == topic && one.partition == partition) {
-        Some(ListedOffset { error: Some(error), .. }) => Err(ClientError::broker(
-            format_args!("partition {topic}-{partition}"),
-            crate::protocol::ErrorCode(error.code),
-            Some(&error.message),
-        )),
+        Some(ListedOffset { error: Some(error), .. }) => Err(unknown(topic, partition, error)),
         Some(ListedOffset { offset, .. }) => Ok(*offset),
         None => Err(untold(topic, partition)),
     }
+}
+
+fn unknown(topic: &str, partition: i32, error: &ItemError) -> ClientError {
+    let what = format_args!("partition {topic}-{partition}");
+    ClientError::broker(what, crate::protocol::ErrorCode(error.code), Some(&error.message))
 }
 
 fn untold(topic: &str, partition: i32) -> ClientError {
@@ -187,6 +191,28 @@ mod tests {
             assert_eq!(plan(admin, Target::Latest, &places, &[]).unwrap().len(), 2);
             let error = plan(admin, Target::Moment(1), &places, &[]).unwrap_err().to_string();
             assert!(error.contains("partition t-1"), "{error}");
+        });
+    }
+
+    #[test]
+    fn an_offset_that_could_not_be_read_is_not_taken_for_none() {
+        crate::cli::outcome::tests::deaf_to_times(|admin| {
+            let error = ItemError {
+                code: 14,
+                name: "COORDINATOR_LOAD_IN_PROGRESS",
+                message: "not yet".into(),
+                retriable: true,
+            };
+            let unread = CommittedOffset {
+                topic: "t".to_owned(),
+                partition: 0,
+                offset: None,
+                leader_epoch: None,
+                metadata: String::new(),
+                error: Some(error),
+            };
+            let error = plan(admin, Target::Shift(-1), &[("t".to_owned(), 0)], &[unread]).unwrap_err().to_string();
+            assert!(error.contains("partition t-0") && error.contains("not yet"), "{error}");
         });
     }
 

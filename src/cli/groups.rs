@@ -1,7 +1,8 @@
 //! `ringlog groups`: consumer groups, their members, and how far they have read.
 //!
-//! Shell: asks the cluster. Owns the subcommands and what they show; how new offsets are chosen is in `group_reset`. Always: offsets
-//! change only with `--execute`; lag is the log end minus the committed offset. Source: rpk's `group`; Kafka's
+//! Shell: asks the cluster. Owns the subcommands and what they show; how new offsets are chosen is in `group_reset`. Always: `reset`
+//! moves offsets only with `--execute`, `delete` and `delete-offsets` destroy them at once, on a terminal after a question; lag is the
+//! log end minus the committed offset, and where one of the two could not be had, that is said. Source: rpk's `group`; Kafka's
 //! `kafka-consumer-groups`.
 
 use std::collections::BTreeMap;
@@ -188,6 +189,27 @@ pub(super) struct PartitionLag {
     pub(super) member_id: Option<String>,
     pub(super) client_id: Option<String>,
     pub(super) host: Option<String>,
+    /// Why an offset is not known that could be.
+    pub(super) error: Option<String>,
+}
+
+impl PartitionLag {
+    /// Nothing is known.
+    fn of(topic: &str, partition: i32) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            partition,
+            current_offset: None,
+            leader_epoch: None,
+            log_start_offset: None,
+            log_end_offset: None,
+            lag: None,
+            member_id: None,
+            client_id: None,
+            host: None,
+            error: None,
+        }
+    }
 }
 
 /// A group with its offsets.
@@ -206,51 +228,49 @@ struct Group {
 /// What a group has committed or been assigned, with the ends of those partitions; by topic and partition.
 pub(super) fn lags(admin: &BlockingAdmin, group: &GroupDescription) -> Result<Vec<PartitionLag>, ClientError> {
     let mut places: BTreeMap<(String, i32), PartitionLag> = BTreeMap::new();
-    let empty = |topic: &str, partition| PartitionLag {
-        topic: topic.to_owned(),
-        partition,
-        current_offset: None,
-        leader_epoch: None,
-        log_start_offset: None,
-        log_end_offset: None,
-        lag: None,
-        member_id: None,
-        client_id: None,
-        host: None,
-    };
     for one in admin.list_group_offsets(group.group.clone(), None)? {
-        let place =
-            places.entry((one.topic.clone(), one.partition)).or_insert_with(|| empty(&one.topic, one.partition));
+        let place = places
+            .entry((one.topic.clone(), one.partition))
+            .or_insert_with(|| PartitionLag::of(&one.topic, one.partition));
         place.current_offset = one.offset;
         place.leader_epoch = one.leader_epoch;
+        place.error = one.error.map(|error| error.to_string());
     }
     for member in &group.members {
         for (topic, partition) in &member.assignment {
-            let place = places.entry((topic.clone(), *partition)).or_insert_with(|| empty(topic, *partition));
+            let place =
+                places.entry((topic.clone(), *partition)).or_insert_with(|| PartitionLag::of(topic, *partition));
             place.member_id = Some(member.member_id.clone());
             place.client_id = Some(member.client_id.clone());
             place.host = Some(member.client_host.clone());
         }
     }
+    if !places.is_empty() {
+        look_up_ends(admin, &mut places)?;
+    }
+    Ok(places.into_values().collect())
+}
+
+/// Where these partitions begin and end, and with that the lag.
+fn look_up_ends(admin: &BlockingAdmin, places: &mut BTreeMap<(String, i32), PartitionLag>) -> Result<(), ClientError> {
     let ask = |spec| {
         admin.list_offsets(places.keys().map(|(topic, partition)| (topic.clone(), *partition, spec)).collect(), false)
     };
-    if places.is_empty() {
-        return Ok(Vec::new());
-    }
     let (starts, ends) = (ask(OffsetSpec::Earliest)?, ask(OffsetSpec::Latest)?);
     for start in starts {
         if let Some(place) = places.get_mut(&(start.topic, start.partition)) {
             place.log_start_offset = start.offset;
+            place.error = place.error.take().or(start.error.map(|error| error.to_string()));
         }
     }
     for end in ends {
         if let Some(place) = places.get_mut(&(end.topic, end.partition)) {
             place.log_end_offset = end.offset;
             place.lag = end.offset.zip(place.current_offset).map(|(end, current)| end - current);
+            place.error = place.error.take().or(end.error.map(|error| error.to_string()));
         }
     }
-    Ok(places.into_values().collect())
+    Ok(())
 }
 
 /// The names that are meant.
@@ -286,6 +306,11 @@ fn describe(admin: &BlockingAdmin, args: &DescribeArgs, output: Output, out: &mu
             continue;
         }
         tally.done();
+        for one in &partitions {
+            if let Some(error) = &one.error {
+                tally.failed(&format!("group {}: {}-{}", described.group, one.topic, one.partition), error);
+            }
+        }
         groups.push(Group {
             group: described.group,
             state: described.state,
@@ -551,6 +576,20 @@ mod tests {
         assert_eq!(state_name("Empty"), "Empty");
         assert_eq!(state_name("é-x"), "éX", "what is no state is for the broker to say");
         assert_eq!(state_name(""), "");
+    }
+
+    #[test]
+    fn a_partition_whose_end_is_not_known_says_why() {
+        crate::cli::outcome::tests::deaf_to_times(|admin| {
+            let place = |partition| {
+                let lag = PartitionLag { current_offset: Some(4), ..PartitionLag::of("t", partition) };
+                (("t".to_owned(), partition), lag)
+            };
+            let mut places = [place(0), place(7)].into();
+            look_up_ends(admin, &mut places).unwrap();
+            let known: Vec<_> = places.values().map(|one| (one.lag, one.error.is_some())).collect();
+            assert_eq!(known, [(Some(6), false), (None, true)]);
+        });
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! (`configs` does). Always: one line for each topic that could not be done, exit code 5 when only some could. Source: rpk's
 //! `topic`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::anyhow;
@@ -19,8 +20,8 @@ use super::serve_args::key_value;
 use super::show::{Output, OutputArgs, Table, joined, nearest, or_dash, write_json};
 use super::{Failure, unix_now_ms};
 use crate::client::admin::{
-    BlockingAdmin, ConfigChange, ConfigResource, ConfigSource, NewPartitions, NewTopic, OffsetSpec, RecordsBefore,
-    TopicDescription,
+    BlockingAdmin, ConfigChange, ConfigResource, ConfigSource, ItemError, NewPartitions, NewTopic, OffsetSpec,
+    RecordsBefore, TopicDescription,
 };
 use crate::config::{TOPIC_ROWS, topic_row};
 
@@ -349,6 +350,11 @@ fn describe(admin: &BlockingAdmin, args: &DescribeArgs, output: Output, out: &mu
     }
     there.iter().for_each(|_| tally.done());
     let documents = there.iter().map(|topic| described(admin, topic)).collect::<Result<Vec<_>, Failure>>()?;
+    for (topic, (partition, error)) in
+        documents.iter().flat_map(|one| one.unknown.iter().map(|unknown| (one.topic, unknown)))
+    {
+        tally.failed(&format!("{}-{partition}", topic.name), error);
+    }
     if output == Output::Json {
         let documents: Vec<_> = documents.iter().map(Described::document).collect();
         write_json(out, &documents)?;
@@ -368,6 +374,8 @@ struct Described<'t> {
     topic: &'t TopicDescription,
     /// Log start and high watermark of each partition.
     offsets: Vec<(Option<i64>, Option<i64>)>,
+    /// Partitions of which these could not be had, and why.
+    unknown: BTreeMap<i32, ItemError>,
     /// Key, value, where from.
     configs: Vec<(String, String, &'static str)>,
 }
@@ -383,6 +391,8 @@ fn described<'t>(admin: &BlockingAdmin, topic: &'t TopicDescription) -> Result<D
     };
     let offsets =
         topic.partitions.iter().map(|one| (find(&starts, one.partition), find(&ends, one.partition))).collect();
+    let failed = starts.iter().chain(&ends).filter_map(|one| Some((one.partition, one.error.clone()?)));
+    let unknown = failed.collect();
     let configs = admin.describe_configs(vec![ConfigResource::topic(topic.name.as_str())], None)?;
     let configs = configs.into_iter().flat_map(|resource| resource.configs).filter(|entry| {
         matches!(
@@ -391,7 +401,7 @@ fn described<'t>(admin: &BlockingAdmin, topic: &'t TopicDescription) -> Result<D
         )
     });
     let configs = configs.map(|entry| (entry.name, entry.value.unwrap_or_default(), entry.source.name())).collect();
-    Ok(Described { topic, offsets, configs })
+    Ok(Described { topic, offsets, unknown, configs })
 }
 
 impl Described<'_> {

@@ -195,6 +195,7 @@ mod tests {
             member_id: member.map(str::to_owned),
             client_id: text("console-consumer"),
             host: text("/127.0.0.1"),
+            error: None,
         }
     }
 
