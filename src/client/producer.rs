@@ -172,7 +172,7 @@ impl Future for Delivery {
     type Output = Result<RecordMetadata, ProduceError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The driver ended by a panic.
+        // The driver ended by a panic, and its batches with it.
         let lost = || Err(ProduceError::Closed { maybe_written: true });
         Pin::new(&mut self.0).poll(context).map(|told| told.unwrap_or_else(|_| lost()))
     }
@@ -437,7 +437,6 @@ impl Producer {
             told
         };
         self.0.shared.bell.notify_one();
-        // A driver that ended by a panic tells nothing any more.
         _ = told.await;
     }
 

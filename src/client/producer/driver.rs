@@ -2,10 +2,11 @@
 //!
 //! Shell, on the thread of an `Io`. Owns the network and the sender's state. Does not own decisions: those are the sender's. Always:
 //! compression and checksums are made outside the lock, callbacks are called outside of everything; the task ends when the
-//! producer was closed and nothing is left, or at the closing deadline.
+//! producer was closed and nothing is left, or at the closing deadline; however it ends, nobody is left waiting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +51,30 @@ struct Driver {
     asks: RefCell<JoinSet<()>>,
 }
 
+/// However the driver ends, by a panic too: its batches are told, and whoever waits for it.
+struct Ending(Rc<Driver>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Self(driver) = self;
+        let mut core = driver.shared.lock();
+        core.queues.close();
+        core.ended = true;
+        core.blocked.clear();
+        core.asked.clear();
+        let (flushes, ends) = (std::mem::take(&mut core.flushes), std::mem::take(&mut core.ends));
+        // A second panic, during the first, would end the process: where it was the sender's own, its batches are lost.
+        let left = catch_unwind(AssertUnwindSafe(|| driver.sender.borrow_mut().abort(&mut core.queues)));
+        drop(core);
+        driver.asks.borrow_mut().abort_all();
+        driver.tell(left.unwrap_or_default());
+        for tell in flushes.into_iter().map(|(_, tell)| tell).chain(ends) {
+            // Nobody waits any more: then nobody needs to know.
+            _ = tell.send(());
+        }
+    }
+}
+
 /// The life of a producer.
 pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u64) {
     let network = Network::new(settings.client.clone());
@@ -76,6 +101,7 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
         asking: RefCell::default(),
         asks: RefCell::default(),
     });
+    let _ending = Ending(Rc::clone(&driver));
     let mut changes = driver.network.on_metadata_change();
     while let Some(wake_at) = driver.pump() {
         tokio::select! {
@@ -86,7 +112,6 @@ pub(super) async fn run(shared: Arc<Shared>, settings: ProducerSettings, seed: u
             () = tokio::time::sleep_until(wake_at.into()) => {}
         }
     }
-    driver.end();
 }
 
 impl Driver {
@@ -445,20 +470,6 @@ impl Driver {
             if self.shared.lock().ended {
                 return;
             }
-        }
-    }
-
-    /// The last act: nobody is left waiting.
-    fn end(&self) {
-        let mut core = self.shared.lock();
-        core.ended = true;
-        core.blocked.clear();
-        core.asked.clear();
-        let (flushes, ends) = (std::mem::take(&mut core.flushes), std::mem::take(&mut core.ends));
-        drop(core);
-        for tell in flushes.into_iter().map(|(_, tell)| tell).chain(ends) {
-            // Nobody waits any more: then nobody needs to know.
-            _ = tell.send(());
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
+use crate::client::accumulator::TopicView;
 use crate::client::fake_broker::{FakeBroker, metadata, on_a_thread};
 use crate::client::settings::Settings as _;
 use crate::protocol::admin::{MetadataPartition, MetadataResponse, MetadataTopic};
@@ -113,5 +114,23 @@ fn a_program_may_wait_for_ever() {
         (settings.linger, settings.max_block, settings.delivery_timeout) =
             (Duration::MAX, Duration::MAX, Duration::MAX);
         until_taken(&Producer::new(settings).unwrap()).await;
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_producer_whose_driver_ended_by_a_panic() {
+    on_a_thread(async {
+        let broker = fickle((ErrorCode::NONE, 2), (ErrorCode::NONE, 2)).await;
+        let producer = Producer::new(settings(&broker)).unwrap();
+        // A topic without a leader whose name the driver never learned: it panics when it wants to ask about it.
+        producer.0.shared.lock().queues.set_topic("t", TopicView::Known { id: None, leaders: &[None] });
+        let delivery = producer.send(ProducerRecord::to("t")).await.unwrap();
+        let ends = async {
+            assert_eq!(delivery.await, Err(ProduceError::Closed { maybe_written: false }));
+            producer.flush().await;
+            assert_eq!(producer.send(ProducerRecord::to("t")).await.unwrap_err(), SendError::Closed);
+            producer.close(Duration::MAX).await;
+        };
+        timeout(PATIENCE, ends).await.unwrap();
     });
 }
