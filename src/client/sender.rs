@@ -149,6 +149,15 @@ struct BrokerState {
     not_before: Option<Instant>,
     /// Since when something ready for it could not be sent.
     blocked_since: Option<Instant>,
+    /// Since when no connection to it came about.
+    unreachable_since: Option<Instant>,
+}
+
+impl BrokerState {
+    /// Since when it takes nothing.
+    fn slow_since(&self) -> Option<Instant> {
+        self.blocked_since.into_iter().chain(self.unreachable_since).min()
+    }
 }
 
 /// Counters of a sender's life.
@@ -251,31 +260,41 @@ impl<W> Sender<W> {
             }
         }
         if turn.requests.is_empty() {
-            let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
-            for (broker, state) in &mut self.brokers {
-                let throttled = state.not_before.filter(|until| *until > now);
-                if let Some(until) = throttled {
-                    // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
-                    earliest(&mut turn.wake_at, until);
-                }
-                if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
-                    busy.push(*broker);
-                } else {
-                    // It could take what there is: what it could not take before went, expired, or has another leader.
-                    state.blocked_since = None;
-                }
-                let patience = self.settings.availability_timeout;
-                if !patience.is_zero()
-                    && state.blocked_since.is_some_and(|since| now.saturating_duration_since(since) > patience)
-                {
-                    slow.push(*broker);
-                }
-            }
-            queues.sleep(turn.wake_at, busy, slow);
+            self.sleep(queues, now, &mut turn);
         } else {
             queues.wake();
         }
         turn
+    }
+
+    /// Lets the accumulator know until when nothing will be sent, which brokers take nothing now, and which have not for too long.
+    fn sleep(&mut self, queues: &mut Accumulator<W>, now: Instant, turn: &mut Turn<W>) {
+        let patience = self.settings.availability_timeout;
+        let (mut busy, mut slow) = (SmallVec::new(), SmallVec::new());
+        for (broker, state) in &mut self.brokers {
+            let throttled = state.not_before.filter(|until| *until > now);
+            if let Some(until) = throttled {
+                // No answer ends a throttle, and what becomes ready meanwhile wakes nobody.
+                earliest(&mut turn.wake_at, until);
+            }
+            if throttled.is_some() || state.in_flight >= self.settings.in_flight_max {
+                busy.push(*broker);
+            } else {
+                // It could take what there is: what it could not take before went, expired, or has another leader.
+                state.blocked_since = None;
+            }
+            let waits = |place: &Place| queues.leader(*place) == Some(*broker);
+            if state.unreachable_since.is_some() && state.in_flight == 0 && !queues.active().iter().any(waits) {
+                // Nothing goes there any more that could tell whether it is back.
+                state.unreachable_since = None;
+            }
+            if !patience.is_zero()
+                && state.slow_since().is_some_and(|since| now.saturating_duration_since(since) > patience)
+            {
+                slow.push(*broker);
+            }
+        }
+        queues.sleep(turn.wake_at, busy, slow);
     }
 
     /// Tells the waiters of batches in flight whose time is up; the batches stay until they are answered, as their sequences
@@ -477,6 +496,11 @@ impl<W> Sender<W> {
         let InFlight { broker, batches } = self.requests.remove(id);
         let state = self.brokers.entry(broker).or_default();
         state.in_flight -= 1;
+        if matches!(outcome, Outcome::Lost { maybe_written: false, retriable: true, .. }) {
+            state.unreachable_since.get_or_insert(now);
+        } else {
+            state.unreachable_since = None;
+        }
         let mut after = Aftermath { done: Vec::with_capacity(batches.len()), stale: SmallVec::new() };
         match outcome {
             Outcome::Answered { throttle, parts } => {

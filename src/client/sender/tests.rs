@@ -384,6 +384,58 @@ fn a_slow_broker_is_known_to_the_partitioner() {
     }
 }
 
+/// Which partitions records without one go to.
+fn chosen(rig: &mut Rig) -> [bool; 3] {
+    let mut seen = [false; 3];
+    for _ in 0..100 {
+        let now = rig.now;
+        let place = rig.queues.append(&RecordRef::new(TOPIC, &[0; 150]), 0, || 0, || now).unwrap().place;
+        seen[place.partition as usize] = true;
+    }
+    seen
+}
+
+/// Polls, as long as `for_ms`, while nobody listens at the first broker.
+fn refuse_connections(rig: &mut Rig, for_ms: u32) {
+    let end = rig.now + for_ms * MS;
+    while rig.now < end {
+        let turn = rig.poll();
+        for id in &turn.requests {
+            let lost = Outcome::Lost { maybe_written: false, retriable: true, why: "refused".into() };
+            rig.sender.on_outcome(*id, lost, &mut rig.queues, rig.now);
+        }
+        if turn.requests.is_empty() {
+            rig.now = turn.wake_at.unwrap_or(end);
+        }
+    }
+}
+
+#[test]
+fn a_broker_that_refuses_connections_is_known_to_the_partitioner() {
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 50);
+    assert_eq!(chosen(&mut rig), [true; 3], "it may come back");
+
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 500);
+    assert_eq!(chosen(&mut rig), [false, false, true]);
+}
+
+#[test]
+fn a_broker_that_nothing_waits_for_is_tried_again() {
+    let mut rig = Rig::new(false, 5);
+    rig.sender.settings.availability_timeout = 100 * MS;
+    rig.put(0, 300);
+    refuse_connections(&mut rig, 2000);
+    assert!(rig.queues.is_empty(), "its time was up");
+    rig.poll();
+    assert_eq!(chosen(&mut rig), [true; 3]);
+}
+
 #[test]
 fn a_broker_is_not_slow_any_more_once_it_could_take_what_expired() {
     let mut rig = Rig::new(false, 1);
@@ -398,11 +450,5 @@ fn a_broker_is_not_slow_any_more_once_it_could_take_what_expired() {
     assert!(rig.poll().requests.is_empty());
     rig.now += 200 * MS;
     rig.poll();
-    let mut seen = [false; 3];
-    for _ in 0..100 {
-        let now = rig.now;
-        let place = rig.queues.append(&RecordRef::new(TOPIC, &[0; 150]), 0, || 0, || now).unwrap().place;
-        seen[place.partition as usize] = true;
-    }
-    assert_eq!(seen, [true; 3]);
+    assert_eq!(chosen(&mut rig), [true; 3]);
 }
