@@ -143,6 +143,14 @@ pub(crate) struct Aftermath<W> {
     pub(crate) stale: SmallVec<[u32; 4]>,
 }
 
+/// What is known of a batch whose request was not answered.
+#[derive(Clone, Copy)]
+struct Lost<'w> {
+    maybe_written: bool,
+    retriable: bool,
+    why: &'w str,
+}
+
 #[derive(Default)]
 struct BrokerState {
     in_flight: usize,
@@ -508,19 +516,13 @@ impl<W> Sender<W> {
                     // As in Java, a shorter one does not end a longer one.
                     state.not_before = state.not_before.max(Some(now + throttle));
                 }
+                let left_out =
+                    Lost { maybe_written: true, retriable: true, why: "the broker's answer left the batch out" };
                 let mut parts = parts.into_iter();
                 for batch in batches {
                     match parts.next().flatten() {
                         Some(part) => self.on_answer(batch, part, queues, now, &mut after),
-                        None => self.on_lost(
-                            batch,
-                            true,
-                            true,
-                            "the broker's answer left the batch out",
-                            queues,
-                            now,
-                            &mut after,
-                        ),
+                        None => self.on_lost(batch, left_out, queues, now, &mut after),
                     }
                 }
             }
@@ -532,25 +534,24 @@ impl<W> Sender<W> {
                 }
             }
             Outcome::Lost { maybe_written, retriable, why } => {
+                let lost = Lost { maybe_written, retriable, why: &why };
                 for batch in batches {
-                    self.on_lost(batch, maybe_written, retriable, &why, queues, now, &mut after);
+                    self.on_lost(batch, lost, queues, now, &mut after);
                 }
             }
         }
         after
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of on_outcome, called from two places of it")]
     fn on_lost(
         &mut self,
         mut batch: Batch<W>,
-        maybe_written: bool,
-        retriable: bool,
-        why: &str,
+        lost: Lost<'_>,
         queues: &mut Accumulator<W>,
         now: Instant,
         after: &mut Aftermath<W>,
     ) {
+        let Lost { maybe_written, retriable, why } = lost;
         batch.maybe_written |= maybe_written;
         batch.trouble = Some(why.into());
         note(&mut after.stale, batch.place.topic);

@@ -251,11 +251,6 @@ impl RecordBatch {
         LeaderEpoch::new(self.info.leader_epoch)
     }
 
-    /// Bytes of its records without compression.
-    pub fn body_bytes(&self) -> usize {
-        self.body.len()
-    }
-
     /// One by one, those that were asked for. Errors: the batch is damaged inside, which its checksum did not show; nothing
     /// comes after that.
     pub fn iter(&self) -> RecordViews<'_> {
