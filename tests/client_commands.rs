@@ -171,7 +171,7 @@ fn what_was_read_before_a_signal_is_delivered() {
         input.write_all(line.as_bytes()).unwrap();
         while rustix::io::ioctl_fionread(&input).unwrap() > 0 {
             assert_eq!(child.try_wait().unwrap(), None);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
         let (code, _, err) = told(child.wait_with_output().unwrap());

@@ -172,7 +172,7 @@ impl Future for Delivery {
     type Output = Result<RecordMetadata, ProduceError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A panic of the driver, or of the callback of another record of the batch, came before.
+        // The driver ended by a panic, and its batches with it.
         let lost = || Err(ProduceError::Closed { maybe_written: true });
         Pin::new(&mut self.0).poll(context).map(|told| told.unwrap_or_else(|_| lost()))
     }

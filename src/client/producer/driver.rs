@@ -51,7 +51,7 @@ struct Driver {
     asks: RefCell<JoinSet<()>>,
 }
 
-/// However the driver ends, by a panic of a program's callback too: its batches are told, and whoever waits for it.
+/// However the driver ends, by a panic too: its batches are told, and whoever waits for it.
 struct Ending(Rc<Driver>);
 
 impl Drop for Ending {
@@ -67,10 +67,7 @@ impl Drop for Ending {
         let left = catch_unwind(AssertUnwindSafe(|| driver.sender.borrow_mut().abort(&mut core.queues)));
         drop(core);
         driver.asks.borrow_mut().abort_all();
-        for done in left.unwrap_or_default() {
-            // What one callback does is not to keep the others from being called.
-            _ = catch_unwind(AssertUnwindSafe(|| driver.tell(vec![done])));
-        }
+        driver.tell(left.unwrap_or_default());
         for tell in flushes.into_iter().map(|(_, tell)| tell).chain(ends) {
             // Nobody waits any more: then nobody needs to know.
             _ = tell.send(());
@@ -273,6 +270,7 @@ impl Driver {
             let answer = pending.await;
             if let Some(driver) = driver.upgrade() {
                 driver.on_answer(id, answer);
+                driver.shared.bell.notify_one();
             }
         });
     }
@@ -297,8 +295,6 @@ impl Driver {
         for topic in &after.stale {
             self.network.invalidate(&self.names.borrow()[*topic as usize]);
         }
-        // Before the callbacks, one of which may panic.
-        self.shared.bell.notify_one();
         self.tell(after.done);
     }
 
