@@ -1,5 +1,7 @@
 //! The control plane from outside: every route of the admin listener, and a broker within another program.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod harness;
 
 use std::io::{Read as _, Write as _};

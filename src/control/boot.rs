@@ -256,7 +256,9 @@ async fn join_shards(shards: rt::executor::Shards) -> Result<(), Failure> {
     match tokio::time::timeout(stop::JOIN, end).await {
         Ok(Ok(joined)) => joined.map_err(|error| Failure(error.to_string())),
         Ok(Err(_)) => Err(Failure("a shard ended badly; see the log above".to_owned())),
-        Err(_) => Err(Failure("a shard's thread did not end, most likely for its device; ending without it".to_owned())),
+        Err(_) => {
+            Err(Failure("a shard's thread did not end, most likely for its device; ending without it".to_owned()))
+        }
     }
 }
 

@@ -293,7 +293,9 @@ impl<'a> Walk<'a> {
         }
         let chunk = match chunk {
             Some(chunk) => chunk,
-            None => Piece::begin(self.log, self.segment, position, likely_bytes).read(self.log, self.segment, false).await?,
+            None => {
+                Piece::begin(self.log, self.segment, position, likely_bytes).read(self.log, self.segment, false).await?
+            }
         };
         self.chunks.push(chunk.clone());
         Ok(chunk)
