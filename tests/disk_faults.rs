@@ -240,7 +240,7 @@ fn a_topic_made_again_has_no_offsets_while_the_tombstones_of_the_old_ones_are_on
     let response = client.ask(6, &DeleteTopicsRequest { topics, ..Default::default() }, decoded!(DeleteTopicsResponse));
     assert_eq!(response.responses[0].error_code, ErrorCode::NONE);
     create_topic(&mut client);
-    let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes: vec![0], ..Default::default() }];
+    let topics = vec![OffsetFetchTopic { name: "t".into(), partition_indexes: vec![0] }];
     let groups = vec![OffsetFetchGroup { group_id: "g".into(), topics: Some(topics), ..Default::default() }];
     let answer = client.ask(8, &OffsetFetchRequest { groups, ..Default::default() }, decoded!(OffsetFetchResponse));
     let found = &answer.groups[0].topics[0].partitions[0];
