@@ -18,8 +18,9 @@
 //! instead; then the next one touches none of its blocks and may overlap it.
 //!
 //! **A full device.** Blocks are allocated ahead (in steps that double from 128 KiB, so a small log stays small), and
-//! allocation is the only thing that can meet ENOSPC. From then on only appends are taken that fit the blocks there are;
-//! nothing taken is ever given back, and the allocation is tried again once a second while somebody asks.
+//! allocation (and the making of a file) is the only thing that can meet ENOSPC. From then on only appends are taken that fit
+//! the blocks there are; nothing taken is ever given back, and the allocation is tried again once a second while somebody
+//! asks. A file that cannot be opened because descriptors or memory ran out is the same to a log.
 //!
 //! **Zeroes ahead of small writes.** The first write to an allocated block also changes the file system's map of the file,
 //! and one that begins on the written tail and ends beyond it holds the inode alone: ext4 refuses that to a caller that
@@ -38,6 +39,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
+use rustix::io::Errno;
 
 use crate::rt::file::{AlignedBuf, BLOCK_BYTES, DirectFile, IO_BYTES_MAX};
 use crate::rt::{self, Event};
@@ -58,7 +60,7 @@ const PREWRITE_STEP_BYTES_MAX: u64 = 1 << 20;
 /// One write of zeroes: long enough to cost little; an append waits for one at most.
 const PREWRITE_BYTES: usize = 256 << 10;
 /// How often a full device is asked again.
-const NO_SPACE_RETRY: Duration = Duration::from_secs(1);
+pub(super) const NO_SPACE_RETRY: Duration = Duration::from_secs(1);
 /// A resting log keeps a staging buffer up to this long for its last block; a longer one is cut down to the block.
 const HEAD_KEPT_BYTES_MAX: usize = 16 << 10;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -395,8 +397,8 @@ impl Writer {
         let file = loop {
             match segment.writer(&self.log.place.dir).await {
                 Ok(file) => break file,
-                Err(error) if is_no_space(&error) => {
-                    self.log.set_full(true);
+                Err(error) if is_shortage(&error) => {
+                    self.log.on_shortage(&error);
                     rt::sleep(NO_SPACE_RETRY).await;
                     if self.log.appender.is_stopping.get() {
                         return Err(Stop::Closed);
@@ -543,7 +545,7 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahea
         }
         match result {
             Ok(allocated) => {
-                log.set_full(false);
+                log.on_space();
                 let prewritten =
                     if ahead.is_prewriting { prewrite(&log, &segment, &file, allocated).await } else { Ok(()) };
                 match prewritten {
@@ -554,9 +556,7 @@ fn allocate(log: &Rc<Log>, segment: &Rc<Segment>, file: &DirectFile, ahead: Ahea
                     _ => segment.allocated.set(allocated),
                 }
             }
-            Err(error) if is_no_space(&error) => {
-                log.set_full(true);
-            }
+            Err(error) if is_no_space(&error) => log.on_shortage(&error),
             Err(error) => log.fail(format!("allocate {}: {error}", log.file_name(&segment))),
         }
         log.appender.is_allocating.set(false);
@@ -616,6 +616,16 @@ fn last_block(buffer: &AlignedBuf) -> &[u8] {
 
 pub(super) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The process or the machine has no descriptor left: a file was not opened, so nothing happened to it.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// A file was not opened for want of something that may come back.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    is_no_space(error) || is_out_of_descriptors(error) || Errno::from_io_error(error) == Some(Errno::NOMEM)
 }
 
 fn failed(log: &Log, segment: &Segment, what: &str, error: &io::Error) -> Stop {

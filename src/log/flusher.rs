@@ -3,7 +3,8 @@
 //! Shell. Owns when a log is synced (class `flushed`: after every write, while anything is unsynced; else when somebody
 //! asks, and at the interval), the end of a rolled segment (cut, sync, side files) and the leader-epoch checkpoint's
 //! writing. Always: one round at a time; a round covers what was written before it began; a failed sync ends the log and is
-//! never tried again, because a second one would succeed without the lost data (the kernel forgets it).
+//! never tried again, because a second one would succeed without the lost data (the kernel forgets it). A file that was not
+//! opened was not synced: that is tried again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use crate::rt;
 use crate::types::{AckClass, Offset};
 
-use super::appender::{TaskGuard, is_no_space};
+use super::appender::{NO_SPACE_RETRY, TaskGuard, is_out_of_descriptors, is_shortage};
 use super::checkpoint::format_epochs;
 use super::files::{self, Durable};
 use super::segment::{Phase, Segment, Snapshot};
@@ -144,14 +145,24 @@ pub(super) async fn seal_below(log: &Rc<Log>, end: Offset) -> Result<(), AppendE
 
 async fn run(log: Rc<Log>) {
     let guard = TaskGuard { log: &log, is_running: &log.flusher.is_running };
+    let mut was_short = false;
     loop {
         let covered = log.limits().written;
-        if let Err(reason) = round(&log).await {
-            drop(guard);
-            log.fail(reason);
-            return;
+        match round(&log).await {
+            Ok(()) => log.on_flushed(covered),
+            Err(Stop::Shortage(error)) => {
+                if !was_short {
+                    tracing::warn!(tp = %log.place.tp, %error, "no descriptor left: nothing is flushed until one returns");
+                }
+                was_short = true;
+                rt::sleep(NO_SPACE_RETRY).await;
+            }
+            Err(Stop::Failed(reason)) => {
+                drop(guard);
+                log.fail(reason);
+                return;
+            }
         }
-        log.on_flushed(covered);
         let limits = log.limits();
         let more = limits.written > limits.flushed
             && (log.flusher.wanted.get() > limits.flushed || log.settings.borrow().ack_class == AckClass::Flushed);
@@ -166,25 +177,45 @@ async fn run(log: Rc<Log>) {
     }
 }
 
+/// Why a round ended before its end.
+enum Stop {
+    /// The directory could not be opened: nothing of it was synced, and it may be tried again.
+    Shortage(io::Error),
+    Failed(String),
+}
+
 /// Makes everything written so far durable: epochs, names, data, oldest first.
-async fn round(log: &Rc<Log>) -> Result<(), String> {
+async fn round(log: &Rc<Log>) -> Result<(), Stop> {
+    let failed = |what: &str, error: io::Error| Stop::Failed(format!("{what}: {error}"));
     // A batch's epoch is durable no later than the batch: recovery reads epochs of synced batches from the checkpoint.
     match write_epochs(log).await {
-        // A full device takes no new file; what is written already can be synced all the same.
-        Err(error) if is_no_space(&error) => log.flusher.epochs_changed.set(true),
-        result => result.map_err(|error| format!("write {EPOCHS_FILE}: {error}"))?,
+        // No new file can be made; what is written already can be synced all the same.
+        Err(error) if is_shortage(&error) => log.flusher.epochs_changed.set(true),
+        result => result.map_err(|error| failed(&format!("write {EPOCHS_FILE}"), error))?,
     }
-    let dir = log.place.dir.clone();
-    let synced = match (log.flusher.is_new_dir.replace(false), log.flusher.dir_changed.replace(false)) {
+    sync_names(log).await.map_err(|error| match error {
+        error if is_out_of_descriptors(&error) => Stop::Shortage(error),
+        error => failed("sync directory", error),
+    })?;
+    for segment in log.unsealed_segments() {
+        sync(log, &segment).await.map_err(|error| failed(&format!("sync {}", log.file_name(&segment)), error))?;
+    }
+    Ok(())
+}
+
+async fn sync_names(log: &Log) -> io::Result<()> {
+    let (flusher, dir) = (&log.flusher, log.place.dir.clone());
+    let (is_new_dir, dir_changed) = (flusher.is_new_dir.replace(false), flusher.dir_changed.replace(false));
+    let synced = match (is_new_dir, dir_changed) {
         (true, _) => files::sync_new_dir(dir, METADATA_FILE).await,
         (false, true) => files::sync_dir(dir).await,
         (false, false) => Ok(()),
     };
-    synced.map_err(|error| format!("sync directory: {error}"))?;
-    for segment in log.unsealed_segments() {
-        sync(log, &segment).await.map_err(|error| format!("sync {}: {error}", log.file_name(&segment)))?;
+    if synced.is_err() {
+        flusher.is_new_dir.set(is_new_dir);
+        flusher.dir_changed.set(flusher.dir_changed.get() || dir_changed);
     }
-    Ok(())
+    synced
 }
 
 async fn sync(log: &Rc<Log>, segment: &Rc<Segment>) -> io::Result<()> {

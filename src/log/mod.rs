@@ -37,6 +37,7 @@ mod vocabulary;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::rc::Rc;
 
 use bytes::BytesMut;
@@ -317,16 +318,18 @@ impl Log {
         self.notify();
     }
 
-    fn set_full(&self, is_full: bool) {
-        if !self.appender.set_full(is_full) {
-            return;
+    fn on_shortage(&self, error: &io::Error) {
+        if self.appender.set_full(true) {
+            tracing::warn!(tp = %self.place.tp, %error, "no space left: appends are refused until it returns");
+            self.notify();
         }
-        if is_full {
-            tracing::warn!(tp = %self.place.tp, "no space left: appends are refused until it returns");
-        } else {
+    }
+
+    fn on_space(&self) {
+        if self.appender.set_full(false) {
             tracing::info!(tp = %self.place.tp, "space returned: appends are taken again");
+            self.notify();
         }
-        self.notify();
     }
 
     fn notify(&self) {
