@@ -763,3 +763,113 @@ fn last_offset(batch: &[u8]) -> i64 {
     let info = batch::parse_header(batch).unwrap();
     info.base_offset + i64::from(info.last_offset_delta)
 }
+
+#[test]
+fn epochs_that_only_recovery_found_outlive_the_next_clean_end() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    let crashed = path.clone();
+    on_shard(dir.path(), move || async move {
+        let log = open(&crashed, settings(), AFTER_CRASH).await;
+        log.begin_epoch(epoch(0)).await.unwrap();
+        append(&log, batch(1, 100, 0, NOW, None)).unwrap();
+        acked(&log).await;
+    });
+    // As after a crash within the second before the first flush.
+    assert!(!path.join("orders-0/leader-epoch-checkpoint").exists());
+    on_shard(dir.path(), move || async move {
+        let log = open(&path, settings(), AFTER_CRASH).await;
+        log.begin_epoch(epoch(1)).await.unwrap();
+        let end = log.close().await.unwrap();
+        let log = open(&path, settings(), after_close(end)).await;
+        assert_eq!(log.epoch_end(epoch(0)), Some((epoch(0), offset(1))));
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_segment_keeps_its_age_over_restarts() {
+    const MINUTE: TimestampMs = 60_000;
+    let dir = disk_dir();
+    for clean in [false, true] {
+        let mut end = None;
+        for (number, minutes) in [0, 40, 80, 90].into_iter().enumerate() {
+            let path = dir.path().join(if clean { "clean" } else { "crash" });
+            end = on_shard(dir.path(), move || async move {
+                let settings = LogSettings { segment_ms: Duration::from_secs(3600), ..settings() };
+                let log = open(&path, settings, end.map_or(AFTER_CRASH, after_close)).await;
+                append(&log, batch(1, 100, 0, NOW + minutes * MINUTE, None)).unwrap();
+                log.flush().await.unwrap();
+                if clean {
+                    // What the first append after a clean end brings to light holds for the next one.
+                    append(&log, batch(1, 100, 0, NOW + minutes * MINUTE, None)).unwrap();
+                    log.flush().await.unwrap();
+                }
+                assert_eq!(log.segment_count(), if number < 2 { 1 } else { 2 }, "{minutes} minutes, clean: {clean}");
+                if clean { Some(log.close().await.unwrap()) } else { None }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_epochs_that_is_no_text_is_ignored() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let log = open(&path, settings(), AFTER_CRASH).await;
+        append(&log, batch(1, 100, 0, NOW, None)).unwrap();
+        let end = log.close().await.unwrap();
+        std::fs::write(path.join("orders-0/leader-epoch-checkpoint"), b"\xff\xfe\x00").unwrap();
+        let log = open(&path, settings(), after_close(end)).await;
+        assert_eq!(log.limits().log_end, offset(1));
+        log.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_leftover_that_cannot_be_removed_keeps_no_other() {
+    let dir = disk_dir();
+    for number in 0..5 {
+        let partition = dir.path().join(format!("orders-{number}"));
+        std::fs::create_dir(&partition).unwrap();
+        std::fs::write(partition.join("00000000000000000000.log.deleted"), b"").unwrap();
+    }
+    // No file, so it is not removed as one.
+    std::fs::create_dir_all(dir.path().join("lost+found/directory.tmp")).unwrap();
+    assert_eq!(sweep_leftovers(dir.path()).unwrap(), 5);
+}
+
+#[test]
+fn a_search_for_a_time_and_a_deletion_go_on_side_by_side() {
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { segment_bytes: 1_000, ..settings() };
+        for round in 0..30 {
+            let place = path.join(round.to_string());
+            let log = open(&place, rules.clone(), AFTER_CRASH).await;
+            for number in 0..8 {
+                append(&log, batch(1, 900, 0, NOW + number, None)).unwrap();
+            }
+            let end = log.close().await.unwrap();
+            // Opened again: every file is opened by the search.
+            let log = open(&place, rules.clone(), after_close(end)).await;
+            let searches: Vec<_> = (0..8)
+                .map(|number| {
+                    let log = log.clone();
+                    ringlog::rt::spawn(async move { log.find_timestamp(NOW + number, end).await.map(drop) })
+                })
+                .collect();
+            for _ in 0..round % 6 {
+                ringlog::rt::sleep(Duration::from_micros(100)).await;
+            }
+            log.delete_records(offset(6)).await.unwrap();
+            for search in searches {
+                assert!(search.join().await.is_some(), "it did not panic");
+            }
+            log.close().await.unwrap();
+        }
+        assert_eq!(ringlog::rt::panics(), 0);
+    });
+}

@@ -318,3 +318,34 @@ fn a_log_that_failed_holds_no_batches_any_more() {
         assert_eq!(runtime.pending_bytes(), 0);
     });
 }
+
+#[test]
+fn a_segment_that_grew_after_a_restart_is_not_as_old_as_its_last_index_files() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let dir = disk_dir();
+    let path = dir.path().to_owned();
+    on_shard(dir.path(), move || async move {
+        let rules = LogSettings { segment_bytes: 3_000, retention_ms: Some(DAY), ..settings() };
+        let log = open(&path, rules.clone(), AFTER_CRASH).await;
+        let old = NOW - 5 * DAY.as_millis() as i64;
+        append(&log, batch(1, 1_000, 0, old, None)).unwrap();
+        let end = log.close().await.unwrap();
+
+        let log = open(&path, rules.clone(), after_close(end)).await;
+        // Index files cannot be written: their place is taken.
+        let in_the_way = path.join("orders-0/00000000000000000000.index.tmp");
+        std::fs::create_dir(&in_the_way).unwrap();
+        while log.segment_count() == 1 {
+            append(&log, batch(1, 1_000, 0, NOW, None)).unwrap();
+        }
+        log.flush().await.unwrap();
+        let end = log.close().await.unwrap();
+        std::fs::remove_dir(in_the_way).unwrap();
+
+        let log = open(&path, rules, after_close(end)).await;
+        assert_eq!(log.maintain(NOW, end).await.unwrap(), 0);
+        let found = log.find_timestamp(NOW, end).await.unwrap();
+        assert_eq!(found.map(|(offset, ..)| offset), Some(offset(1)));
+        log.close().await.unwrap();
+    });
+}

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use super::epochs::Epochs;
 use super::files::{Durable, UNFINISHED_SUFFIX, remove_all, sync_new_dir, write};
 use super::index::SegmentIndex;
 use super::producers::Producers;
-use super::recovery::{Corrupt, Known, Next, Recovery, scan_start};
+use super::recovery::{Corrupt, Known, Next, Recovered, Recovery, scan_start};
 use super::segment::{
     DATA_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIX, Indexes, Phase, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX, file_path,
     read_index, scan,
@@ -70,6 +71,8 @@ struct Found {
     producers: Producers,
     epochs: Epochs,
     epoch_noted: Option<LeaderEpoch>,
+    /// The checkpoint of epochs says something else.
+    epochs_changed: bool,
     snapshot_offset: Option<Offset>,
     report: RecoveryReport,
 }
@@ -121,7 +124,13 @@ impl Log {
             is_released: Cell::new(false),
             is_offline: Cell::new(false),
         };
-        Ok((Rc::new(log), found.report))
+        let log = Rc::new(log);
+        if found.epochs_changed {
+            // Now, not with the next write: a later recovery begins behind the batches that told of them.
+            log.flusher.on_epoch_written();
+            super::flusher::start(&log);
+        }
+        Ok((log, found.report))
     }
 }
 
@@ -148,6 +157,7 @@ impl Opening<'_> {
 
     async fn recover(&self, listing: Listing) -> Result<Found, OpenError> {
         let Listing { data, snapshots, epochs, .. } = listing;
+        let noted = epochs.clone();
         let (dir, log_start) = (&self.place.dir, self.facts.log_start.unwrap_or_default());
         let recovery_point = self.facts.recovery_point.unwrap_or_default();
         let (first, producers) = self.scan_start(&data, &snapshots, recovery_point).await;
@@ -167,8 +177,9 @@ impl Opening<'_> {
                 continue;
             }
             let next = scanned.get(number + 1).map(|file| file.base);
-            let (bytes, index) = self.recover_segment(&path, file, next, &mut recovery, &mut report).await?;
-            let segment = self.segment(DataFile { bytes, ..file }, Indexes::Built(index));
+            let recovered = self.recover_segment(&path, file, next, &mut recovery, &mut report).await?;
+            let indexes = Indexes::Built(recovered.index, recovered.first_timestamp);
+            let segment = self.segment(DataFile { bytes: recovered.valid_bytes, ..file }, indexes);
             if next.is_some() {
                 let snapshot = (recovery.end_offset(), recovery.producers().to_snapshot());
                 if let Some(files) = segment.side_files(Some(snapshot))
@@ -195,7 +206,8 @@ impl Opening<'_> {
             sync_new_dir(dir.clone(), METADATA_FILE).await.map_err(|source| disk(dir, source))?;
         }
         let snapshot_offset = snapshots.iter().copied().rfind(|&snapshot| snapshot <= log_end);
-        Ok(self.found(segments, log_end, producers, epochs, snapshot_offset, report))
+        let found = self.found(segments, log_end, producers, epochs, snapshot_offset, report);
+        Ok(Found { epochs_changed: found.epochs.entries() != noted, ..found })
     }
 
     async fn scan_start(&self, data: &[DataFile], snapshots: &[Offset], recovery_point: Offset) -> (usize, Producers) {
@@ -218,9 +230,9 @@ impl Opening<'_> {
         next: Option<Offset>,
         recovery: &mut Recovery,
         report: &mut RecoveryReport,
-    ) -> Result<(u64, SegmentIndex), OpenError> {
+    ) -> Result<Recovered, OpenError> {
         if data.bytes == 0 {
-            return recovery.end(next).map(|recovered| (0, recovered.index)).map_err(|corrupt| self.corrupt(corrupt));
+            return recovery.end(next).map_err(|corrupt| self.corrupt(corrupt));
         }
         let file = DirectFile::open(path, Access::ReadWrite).await.map_err(|source| disk(path, source))?;
         let read = scan(&file, data.bytes, |piece| recovery.feed(piece)).await;
@@ -244,7 +256,7 @@ impl Opening<'_> {
             tracing::info!(path = %path.display(), at, lost, "cut a torn tail that was never flushed");
         }
         report.bytes_truncated += recovered.lost_bytes;
-        Ok((recovered.valid_bytes, recovered.index))
+        Ok(recovered)
     }
 
     async fn remove(&self, segments: &[Offset], snapshots: impl Iterator<Item = Offset>) -> Result<(), OpenError> {
@@ -257,7 +269,7 @@ impl Opening<'_> {
 
     fn segment(&self, file: DataFile, indexes: Indexes) -> Rc<Segment> {
         let id = self.runtime.0.new_segment_id();
-        let indexes = if file.bytes == 0 { Indexes::Built(SegmentIndex::new(file.base)) } else { indexes };
+        let indexes = if file.bytes == 0 { Indexes::Built(SegmentIndex::new(file.base), None) } else { indexes };
         Rc::new(Segment::found(id, file.base, file.bytes, file.modified, indexes))
     }
 
@@ -284,7 +296,8 @@ impl Opening<'_> {
         let log_start = self.facts.log_start.unwrap_or_default().clamp(first_base, log_end.max(first_base));
         let epoch_noted = epochs.latest();
         epochs.truncate_start(log_start);
-        Found { segments, log_start, log_end, producers, epochs, epoch_noted, snapshot_offset, report }
+        let epochs_changed = false;
+        Found { segments, log_start, log_end, producers, epochs, epoch_noted, epochs_changed, snapshot_offset, report }
     }
 
     fn corrupt(&self, corrupt: Corrupt) -> OpenError {
@@ -347,8 +360,8 @@ fn list(dir: &Path, is_new: bool) -> io::Result<Listing> {
             side_files.push((base, entry.path()));
         } else if name == EPOCHS_FILE {
             // A damaged checkpoint is no reason to refuse: epochs of unsynced batches are read from those anyway.
-            let text = std::fs::read_to_string(entry.path())?;
-            listing.epochs = parse_epochs(&text).unwrap_or_else(|error| {
+            let bytes = std::fs::read(entry.path())?;
+            listing.epochs = parse_epochs(&String::from_utf8_lossy(&bytes)).unwrap_or_else(|error| {
                 tracing::warn!(path = %entry.path().display(), %error, "the leader epoch checkpoint is damaged: ignored");
                 Vec::new()
             });
@@ -414,30 +427,33 @@ fn is_leftover(name: &str) -> bool {
 }
 
 /// Removes what an earlier run left behind in one log directory: `…-delete` directories, and `.deleted` and `.tmp` files in
-/// it and in its partitions. Returns how many. Blocks: for the control thread, before logs are opened.
+/// it and in its partitions. Returns how many. What cannot be read or removed (`lost+found` is root's) stays, with a warning.
+/// Blocks: for the control thread, before logs are opened.
 pub fn sweep_leftovers(log_dir: &Path) -> io::Result<u32> {
     let mut swept = 0;
     for entry in std::fs::read_dir(log_dir)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !entry.file_type()?.is_dir() {
-            if is_leftover(&name) {
-                std::fs::remove_file(entry.path())?;
-                swept += 1;
-            }
-        } else if name.ends_with(DELETED_DIR_SUFFIX) {
-            std::fs::remove_dir_all(entry.path())?;
-            swept += 1;
-        } else {
-            for file in std::fs::read_dir(entry.path())? {
-                let file = file?;
-                if is_leftover(&file.file_name().to_string_lossy()) {
-                    std::fs::remove_file(file.path())?;
-                    swept += 1;
-                }
-            }
+        match sweep_entry(&entry) {
+            Ok(count) => swept += count,
+            Err(error) => tracing::warn!(path = %entry.path().display(), %error, "leftovers of deletions stay"),
         }
     }
     Ok(swept)
+}
+
+fn sweep_entry(entry: &DirEntry) -> io::Result<u32> {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    if !entry.file_type()?.is_dir() {
+        return remove_leftover(entry);
+    }
+    if name.ends_with(DELETED_DIR_SUFFIX) {
+        return std::fs::remove_dir_all(entry.path()).map(|()| 1);
+    }
+    std::fs::read_dir(entry.path())?.map(|file| remove_leftover(&file?)).sum()
+}
+
+fn remove_leftover(file: &DirEntry) -> io::Result<u32> {
+    let is_leftover = is_leftover(&file.file_name().to_string_lossy());
+    if is_leftover { std::fs::remove_file(file.path()).map(|()| 1) } else { Ok(0) }
 }

@@ -9,8 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::rt;
-use crate::rt::file::{Access, DirectFile};
+use crate::protocol::batch;
+use crate::rt::file::{Access, BLOCK_BYTES, DirectFile};
+use crate::rt::{self, Event};
 use crate::types::{Offset, TimestampMs};
 
 use super::files::{self, Durable};
@@ -52,8 +53,8 @@ pub(crate) enum Indexes {
     OnDisk,
     /// As the files say.
     Read(SegmentIndex),
-    /// Built from the data; the files are to be written.
-    Built(SegmentIndex),
+    /// Built from the data, which also said the largest timestamp of the first batch; the files are to be written.
+    Built(SegmentIndex, Option<TimestampMs>),
 }
 
 /// Producers at an offset, and the bytes of the file for them.
@@ -98,6 +99,35 @@ pub(crate) struct Segment {
     side_files_written: Cell<bool>,
     writer: RefCell<Option<DirectFile>>,
     reader: RefCell<Option<DirectFile>>,
+    opens: Opens,
+}
+
+/// Opens of a data file by its name. Its name stays while one is under way: see [`DirectFile::open`].
+#[derive(Default)]
+struct Opens {
+    under_way: Cell<u32>,
+    /// No more of them: the segment is deleted, or its log ends.
+    ended: Cell<bool>,
+    changed: Event,
+}
+
+struct OpenUnderWay<'a>(&'a Opens);
+
+impl Opens {
+    fn begin(&self) -> io::Result<OpenUnderWay<'_>> {
+        if self.ended.get() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it is deleted or closed"));
+        }
+        self.under_way.set(self.under_way.get() + 1);
+        Ok(OpenUnderWay(self))
+    }
+}
+
+impl Drop for OpenUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.changed.notify_all();
+    }
 }
 
 impl Segment {
@@ -122,15 +152,19 @@ impl Segment {
             side_files_written: Cell::new(false),
             writer: RefCell::default(),
             reader: RefCell::default(),
+            opens: Opens::default(),
         }
     }
 
     /// A segment found on disk, its data cut to its length and synced.
     pub(crate) fn found(id: u64, base: Offset, bytes: u64, modified: TimestampMs, indexes: Indexes) -> Self {
-        let (index, side_files_written) = match indexes {
-            Indexes::OnDisk => (None, true),
-            Indexes::Read(index) => (Some(index), true),
-            Indexes::Built(index) => (Some(index), false),
+        let (index, first_timestamp, side_files_written) = match indexes {
+            Indexes::OnDisk => (None, None, true),
+            Indexes::Read(index) => {
+                let first_timestamp = index.times.first_timestamp();
+                (Some(index), first_timestamp, true)
+            }
+            Indexes::Built(index, first_timestamp) => (Some(index), first_timestamp, false),
         };
         Self {
             phase: Cell::new(Phase::Sealed),
@@ -139,7 +173,7 @@ impl Segment {
             written: Cell::new(bytes),
             synced: Cell::new(bytes),
             allocated: Cell::new(bytes),
-            first_timestamp: Cell::new(index.as_ref().and_then(|index| index.times.first_timestamp())),
+            first_timestamp: Cell::new(first_timestamp),
             side_files_written: Cell::new(side_files_written),
             index: RefCell::new(index),
             ..Self::new(id, base, 0, modified)
@@ -181,11 +215,29 @@ impl Segment {
         if let Some(file) = self.writer.borrow().clone() {
             return Ok(file);
         }
-        let access = if self.exists.get() { Access::ReadWrite } else { Access::CreateNew };
-        let file = DirectFile::open(&self.path(dir, DATA_SUFFIX), access).await?;
+        let _opening = self.opens.begin()?;
+        let file = if self.exists.get() {
+            // Its index files are about to be those of a part of it. Should they not be written again, none are better: an
+            // old largest timestamp would let retention take the segment.
+            files::remove_all([INDEX_SUFFIX, TIME_INDEX_SUFFIX].map(|suffix| self.path(dir, suffix)).into()).await?;
+            let file = DirectFile::open(&self.path(dir, DATA_SUFFIX), Access::ReadWrite).await?;
+            self.read_first_timestamp(&file).await;
+            file
+        } else {
+            DirectFile::open(&self.path(dir, DATA_SUFFIX), Access::CreateNew).await?
+        };
         self.exists.set(true);
         *self.writer.borrow_mut() = Some(file.clone());
         Ok(file)
+    }
+
+    /// The first batch says it; the time index knew only of a later one. What cannot be read leaves that.
+    async fn read_first_timestamp(&self, file: &DirectFile) {
+        if let Ok(block) = file.read(0, BLOCK_BYTES).await
+            && let Ok(first) = batch::parse_header(block.as_slice())
+        {
+            self.first_timestamp.set(Some(first.max_timestamp));
+        }
     }
 
     /// The handle for writing, if something was written.
@@ -199,6 +251,7 @@ impl Segment {
         if let Some(file) = open {
             return Ok(file);
         }
+        let _opening = self.opens.begin()?;
         let file = DirectFile::open(&self.path(dir, DATA_SUFFIX), Access::Read).await?;
         // Another reader may have been faster: one handle stays.
         let spare = self.reader.borrow_mut().replace(file.clone());
@@ -231,8 +284,17 @@ impl Segment {
         }
     }
 
+    /// No open by name is under way any more, and none begins: the name may change. Handles stay.
+    pub(crate) async fn end_opens(&self) {
+        self.opens.ended.set(true);
+        while self.opens.under_way.get() > 0 {
+            self.opens.changed.wait().await;
+        }
+    }
+
     /// Closes every handle.
     pub(crate) async fn close(&self) -> io::Result<()> {
+        self.end_opens().await;
         let (writer, reader) = (self.writer.borrow_mut().take(), self.reader.borrow_mut().take());
         for file in [writer, reader].into_iter().flatten() {
             file.close().await?;

@@ -173,6 +173,9 @@ impl Log {
         for segment in &deleted {
             segment.deleted.set(Some(log_start));
             self.shared().forget(segment);
+        }
+        for segment in &deleted {
+            segment.end_opens().await;
             // The data first: data that a crash left without its snapshot would be replayed without the producers before it.
             for suffix in [DATA_SUFFIX, SNAPSHOT_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
                 names.push(segment.path(&self.place.dir, suffix));
