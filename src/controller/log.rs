@@ -3,7 +3,8 @@
 //! Shell: plain files on the control thread. Owns the trait, which a quorum will implement later, and its one-node form: a file
 //! in `ringlog-metadata/`, whose name no scanner takes for a partition. Does not own what records mean. Always: an answered
 //! [`MetadataLog::append`] is on the disk; after a failed write or flush the log takes nothing more until restart, because a
-//! second fsync may lie; a crash leaves at most the end of the last line torn, and that line was never answered.
+//! second fsync may lie; a crash leaves at most the end of the last line torn, and that line was never answered. A full disk
+//! is no failure while the file can be cut back to what it held, nor is a snapshot that got no name.
 //!
 //! The file: one line a batch, `crc32c in 8 hex letters`, a space, JSON, a newline; the CRC is over the JSON. The first line is
 //! the snapshot the file begins with, so a file is whole by itself: `<image version in 20 digits>.log`. A new snapshot is a new
@@ -27,6 +28,8 @@ pub const METADATA_DIR: &str = "ringlog-metadata";
 const LINE_VERSION: u32 = 1;
 /// A file is replaced by a snapshot when it has grown by this much, so that a start reads little.
 const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
+/// A snapshot that failed is tried again when the file has grown by this much more: not after each change on a full disk.
+const SNAPSHOT_RETRY_BYTES: u64 = 64 << 10;
 
 /// Records made durable in batches, and read back in order.
 pub trait MetadataLog: Send {
@@ -38,10 +41,16 @@ pub trait MetadataLog: Send {
     fn snapshot(&mut self, records: &[Record], version: u64) -> Result<(), LogError>;
 }
 
-/// The log ended.
+/// Why nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the metadata log failed and takes nothing until restart: {0}")]
-pub struct LogError(pub String);
+pub enum LogError {
+    /// The log ended.
+    #[error("the metadata log failed and takes nothing until restart: {0}")]
+    Ended(String),
+    /// The log is as it was and goes on.
+    #[error("the metadata log could not take it: {0}")]
+    Refused(String),
+}
 
 /// Why the log did not open.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +114,8 @@ pub struct FileLog {
     end: u64,
     /// Where the lines after the snapshot begin.
     snapshot_end: u64,
+    /// Where the last snapshot was tried in vain.
+    snapshot_failed_at: u64,
     failed: Option<LogError>,
 }
 
@@ -130,8 +141,8 @@ impl FileLog {
         match newest(&dir).map_err(disk(&dir))? {
             Some(path) => Self::open_file(dir, path),
             None => {
-                let (path, file, end) = write_snapshot(&dir, &[], 0).map_err(disk(&dir))?;
-                let log = Self { dir, path, file, end, snapshot_end: end, failed: None };
+                let (path, file, end) = Unnamed::write(&dir, &[], 0).and_then(Unnamed::name).map_err(disk(&dir))?;
+                let log = Self::begun(dir, path, file, end, end);
                 Ok(OpenedLog { log, batches: Vec::new(), torn_bytes: 0 })
             }
         }
@@ -178,45 +189,67 @@ impl FileLog {
         if torn_bytes > 0 {
             file.set_len(position as u64).and_then(|()| file.sync_all()).map_err(disk(&path))?;
         }
-        let log = Self { dir, path, file, end: position as u64, snapshot_end: snapshot_end as u64, failed: None };
+        let log = Self::begun(dir, path, file, position as u64, snapshot_end as u64);
         Ok(OpenedLog { log, batches, torn_bytes })
     }
 
-    /// Does `work` unless the log ended before; ends it when the work fails.
-    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> Result<T, LogError> {
-        if let Some(failed) = &self.failed {
-            return Err(failed.clone());
-        }
-        work(self).map_err(|error| {
-            let failed = LogError(format!("{}: {error}", self.path.display()));
-            tracing::error!(path = %self.path.display(), %error, "the metadata log failed; restart the broker once the disk is well");
-            self.failed = Some(failed.clone());
-            failed
-        })
+    fn begun(dir: PathBuf, path: PathBuf, file: File, end: u64, snapshot_end: u64) -> Self {
+        Self { dir, path, file, end, snapshot_end, snapshot_failed_at: 0, failed: None }
+    }
+
+    fn refuse_ended(&self) -> Result<(), LogError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail(&mut self, error: &io::Error) -> LogError {
+        let failed = LogError::Ended(format!("{}: {error}", self.path.display()));
+        tracing::error!(path = %self.path.display(), %error, "the metadata log failed; restart the broker once the disk is well");
+        self.failed = Some(failed.clone());
+        failed
+    }
+
+    /// Takes away what a write left behind the end.
+    fn cut_back(&self) -> io::Result<()> {
+        self.file.set_len(self.end)?;
+        self.file.sync_all()
     }
 }
 
 impl MetadataLog for FileLog {
     fn append(&mut self, records: &[Record], version: u64) -> Result<(), LogError> {
-        self.guarded(|log| {
-            let line = line(records, version);
-            log.file.write_all_at(&line, log.end)?;
-            log.file.sync_data()?;
-            log.end += line.len() as u64;
-            Ok(())
-        })
+        self.refuse_ended()?;
+        let line = line(records, version);
+        if let Err(error) = self.file.write_all_at(&line, self.end) {
+            if !is_full(&error) || self.cut_back().is_err() {
+                return Err(self.fail(&error));
+            }
+            tracing::warn!(path = %self.path.display(), %error, "no space left: metadata does not change until it returns");
+            return Err(LogError::Refused(format!("{}: {error}", self.path.display())));
+        }
+        self.file.sync_data().map_err(|error| self.fail(&error))?;
+        self.end += line.len() as u64;
+        Ok(())
     }
 
     fn wants_snapshot(&self) -> bool {
         self.end - self.snapshot_end > SNAPSHOT_EVERY_BYTES.max(self.snapshot_end)
+            && self.end - self.snapshot_failed_at > SNAPSHOT_RETRY_BYTES
     }
 
     fn snapshot(&mut self, records: &[Record], version: u64) -> Result<(), LogError> {
-        self.guarded(|log| {
-            let (path, file, end) = write_snapshot(&log.dir, records, version)?;
-            *log = Self { dir: log.dir.clone(), path, file, end, snapshot_end: end, failed: None };
-            remove_others(&log.dir, &log.path)
-        })
+        self.refuse_ended()?;
+        let snapshot = Unnamed::write(&self.dir, records, version).map_err(|error| {
+            tracing::warn!(dir = %self.dir.display(), %error, "no snapshot of the metadata was written; its file grows on");
+            self.snapshot_failed_at = self.end;
+            LogError::Refused(format!("{}: {error}", self.dir.display()))
+        })?;
+        // From here on a start may find the new file: what the old one took would be lost.
+        let (path, file, end) = snapshot.name().map_err(|error| self.fail(&error))?;
+        *self = Self::begun(self.dir.clone(), path, file, end, end);
+        if let Err(error) = remove_others(&self.dir, &self.path) {
+            tracing::warn!(dir = %self.dir.display(), %error, "an older file of metadata stays until the next start");
+        }
+        Ok(())
     }
 }
 
@@ -265,17 +298,42 @@ fn later_line_is_good(bytes: &[u8]) -> bool {
     starts.into_iter().any(|start| !matches!(read_line(&bytes[start..]), Err(Bad::Bytes(_))))
 }
 
-/// Writes the file that begins with this snapshot, under its final name only when it is whole.
-fn write_snapshot(dir: &Path, records: &[Record], version: u64) -> io::Result<(PathBuf, File, u64)> {
-    let path = dir.join(format!("{version:020}.log"));
-    let aside = path.with_extension("tmp");
-    let line = line(records, version);
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
-    file.write_all(&line)?;
-    file.sync_all()?;
-    fs::rename(&aside, &path)?;
-    sync_dir_blocking(dir)?;
-    Ok((path, file, line.len() as u64))
+/// The file that begins with a snapshot, whole and flushed, not yet under its final name.
+struct Unnamed {
+    dir: File,
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Unnamed {
+    fn write(dir: &Path, records: &[Record], version: u64) -> io::Result<Self> {
+        let path = dir.join(format!("{version:020}.log"));
+        let line = line(records, version);
+        let aside = path.with_extension("tmp");
+        let write = || -> io::Result<(File, File)> {
+            let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
+            file.write_all(&line)?;
+            file.sync_all()?;
+            Ok((File::open(dir)?, file))
+        };
+        let (dir, file) = write().inspect_err(|_| {
+            // A part of it would only take up space.
+            _ = fs::remove_file(&aside);
+        })?;
+        Ok(Self { dir, path, file, bytes: line.len() as u64 })
+    }
+
+    /// The file, its path and its length.
+    fn name(self) -> io::Result<(PathBuf, File, u64)> {
+        fs::rename(self.path.with_extension("tmp"), &self.path)?;
+        self.dir.sync_all()?;
+        Ok((self.path, self.file, self.bytes))
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The log file with the highest version.
@@ -400,6 +458,19 @@ mod tests {
             let error = FileLog::open(dir.path()).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_snapshot_that_cannot_be_written_leaves_the_log_as_it_is() {
+        let (dir, path) = written(&three());
+        let mut log = FileLog::open(dir.path()).unwrap().log;
+        let in_the_way = path.with_file_name("00000000000000000004.tmp");
+        fs::create_dir(&in_the_way).unwrap();
+        assert!(matches!(log.snapshot(&batch(0, &[4000]).records, 4), Err(LogError::Refused(_))));
+        log.append(&batch(5, &[5000]).records, 5).unwrap();
+        fs::remove_dir(in_the_way).unwrap();
+        let all = [three(), vec![batch(5, &[5000])]].concat();
+        assert_eq!(FileLog::open(dir.path()).unwrap().batches, with_empty_snapshot(&all));
     }
 
     #[test]

@@ -279,7 +279,7 @@ struct Failing {
 impl MetadataLog for Failing {
     fn append(&mut self, _: &[Record], _: u64) -> Result<(), log::LogError> {
         self.batches += 1;
-        if self.batches == 1 { Ok(()) } else { Err(log::LogError("disk on fire".to_owned())) }
+        if self.batches == 1 { Ok(()) } else { Err(log::LogError::Ended("disk on fire".to_owned())) }
     }
 
     fn wants_snapshot(&self) -> bool {
