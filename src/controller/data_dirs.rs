@@ -81,6 +81,8 @@ pub struct DataDir {
     pub id: DirectoryId,
     /// The last run ended cleanly: its logs need no scan.
     pub clean: bool,
+    /// Its `meta.properties` is not written yet.
+    is_new: bool,
     /// Held for its lock, and never opened twice: closing any descriptor of the file would end fcntl's lock.
     _lock: File,
 }
@@ -92,6 +94,7 @@ pub struct DataDirs {
     pub dirs: Vec<DataDir>,
     /// Their cluster.
     pub cluster_id: String,
+    node_id: BrokerId,
     /// What people should know: a directory in memory, a new cluster.
     pub notes: Vec<String>,
 }
@@ -122,23 +125,27 @@ impl DataDirs {
         };
         let mut dirs: Vec<DataDir> = Vec::new();
         for (path, lock, meta) in found {
-            let id = match meta.and_then(|meta| meta.directory_id) {
-                Some(id) => id,
-                None => {
-                    let id = DirectoryId(TopicId::random(&mut random).to_string());
-                    write_meta(path, &cluster_id, node_id, &id).map_err(unusable(path))?;
-                    id
-                }
-            };
+            let known_id = meta.and_then(|meta| meta.directory_id);
+            let is_new = known_id.is_none();
+            let id = known_id.unwrap_or_else(|| DirectoryId(TopicId::random(&mut random).to_string()));
             if let Some(twin) = dirs.iter().find(|dir| dir.id == id) {
                 let what =
                     format!("has the directory.id of {}: one is a copy of the other, remove it", twin.path.display());
                 return Err(DirError::Foreign { dir: path.clone(), what });
             }
             let clean = path.join(CLEAN_FILE).exists();
-            dirs.push(DataDir { path: path.clone(), id, clean, _lock: lock });
+            dirs.push(DataDir { path: path.clone(), id, clean, is_new, _lock: lock });
         }
-        Ok(Self { dirs, cluster_id, notes })
+        Ok(Self { dirs, cluster_id, node_id, notes })
+    }
+
+    /// Says in the new ones whose they are. To be called when the metadata takes this set of directories: the mount point of a
+    /// disk that is missing stays empty. And before it is told their ids, or a crash would leave it with ids of no directory.
+    pub(super) fn write_new_metas(&self) -> Result<(), DirError> {
+        for dir in self.dirs.iter().filter(|dir| dir.is_new) {
+            write_meta(&dir.path, &self.cluster_id, self.node_id, &dir.id).map_err(unusable(&dir.path))?;
+        }
+        Ok(())
     }
 
     /// Takes the marks of a clean end away. To be called before the first byte is written: from here on a crash is a crash.
@@ -264,13 +271,23 @@ fn make_and_lock(dir: &Path) -> Result<File, DirError> {
             Err(error) => return Err(unusable(dir)(error.into())),
         }
     }
-    let write = |file: &mut File| {
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())
-    };
-    write(&mut file).map_err(unusable(dir))?;
-    Ok(file)
+    match write_holder(&mut file) {
+        // A refusal of another process will not name this one: no reason not to start.
+        Err(error) if !is_full(&error) => Err(unusable(dir)(error)),
+        _ => Ok(file),
+    }
+}
+
+/// In place, so that a full disk has room for it.
+fn write_holder(file: &mut File) -> io::Result<()> {
+    let number = format!("{}\n", std::process::id());
+    file.rewind()?;
+    file.write_all(number.as_bytes())?;
+    file.set_len(number.len() as u64)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Who holds the lock: the process that wrote its number there, if it still runs. Kafka writes none.
@@ -300,9 +317,12 @@ fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
     let opened = options.write(true).create(true).truncate(true).custom_flags(direct).open(&path);
     let written = opened.and_then(|file| write_block(&file));
     let removed = fs::remove_file(&path);
-    match written {
+    judge_direct_io(dir, kind, written.and(removed))
+}
+
+fn judge_direct_io(dir: &Path, kind: i128, tried: io::Result<()>) -> Result<Option<String>, DirError> {
+    match tried {
         Ok(()) => {
-            removed.map_err(unusable(dir))?;
             let network = NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind);
             let note = |name| {
                 format!("{} is on {name}: what it calls flushed may not be on a disk; use a local one", dir.display())
@@ -312,6 +332,8 @@ fn check_direct_io(dir: &Path) -> Result<Option<String>, DirError> {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
             Err(DirError::NoDirectIo { dir: dir.to_owned(), source: error })
         }
+        // Files open with direct I/O; what is there can be served, and deletion makes room.
+        Err(error) if is_full(&error) => Ok(Some(format!("{} is full: {error}", dir.display()))),
         Err(error) => Err(unusable(dir)(error)),
     }
 }
@@ -443,6 +465,8 @@ mod tests {
     fn new_directories_get_one_cluster_and_ids_of_their_own_and_keep_them() {
         let (_root, paths) = two();
         let first = open(&paths, None).unwrap();
+        assert!(!paths[0].join(META_FILE).exists(), "nothing is said before the metadata agrees");
+        first.write_new_metas().unwrap();
         assert_eq!((first.cluster_id.len(), first.dirs[0].id.0.len()), (22, 22));
         assert_ne!(first.dirs[0].id, first.dirs[1].id);
         let ids: Vec<DirectoryId> = first.dirs.iter().map(|dir| dir.id.clone()).collect();
@@ -479,7 +503,7 @@ mod tests {
     #[test]
     fn directories_of_others_are_refused() {
         let (_root, paths) = two();
-        drop(open(&paths, Some("one")).unwrap());
+        open(&paths, Some("one")).unwrap().write_new_metas().unwrap();
         assert!(refusal(&paths, Some("two")).contains("belongs to cluster one, not to two"));
         let mut random = fastrand::Rng::with_seed(7);
         let other_node = DataDirs::open(&paths, node(2), None, move || random.u128(..)).unwrap_err().to_string();
@@ -509,6 +533,18 @@ mod tests {
         assert!(refusal(std::slice::from_ref(&file), None).contains("cannot be used"));
         assert!(matches!(probe(&file), Err(DirError::Unusable { .. })));
         assert!(matches!(probe(&file.join("below")), Err(DirError::Unusable { .. })));
+    }
+
+    #[test]
+    fn a_full_disk_is_a_note_and_one_without_direct_io_a_refusal() {
+        let judge = |kind: io::ErrorKind| judge_direct_io(Path::new("/data"), 0, Err(kind.into()));
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(judge(kind).unwrap().unwrap().starts_with("/data is full"));
+        }
+        assert!(matches!(judge(io::ErrorKind::PermissionDenied), Err(DirError::Unusable { .. })));
+        let invalid = io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error());
+        assert!(matches!(judge_direct_io(Path::new("/data"), 0, Err(invalid)), Err(DirError::NoDirectIo { .. })));
+        assert_eq!(judge_direct_io(Path::new("/data"), 0, Ok(())).unwrap(), None);
     }
 
     #[test]

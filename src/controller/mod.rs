@@ -203,6 +203,7 @@ pub fn open(
     if image.version == 0 {
         dirs.expect_no_partitions()?;
     }
+    dirs.write_new_metas()?;
     // A snapshot forgets these, but is written only after the shards have let go of every topic that was gone before it.
     let removed_partitions = dirs.remove_partitions_of(&gone)?;
     let (commands, inbox) = mpsc::channel(COMMANDS_WAITING_MAX);
