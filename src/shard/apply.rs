@@ -278,11 +278,7 @@ impl Shard {
         // Maintenance ends with the log it is at: nothing deletes segments of a log that is being closed.
         let _maintained = self.maintaining.take().await;
         self.coordinators.unload_all();
-        let mut checkpoints = vec![DirCheckpoint { clean: true, ..Default::default() }; self.settings.log_dirs.len()];
-        for offline in self.offline.borrow().values() {
-            checkpoints[offline.log_dir].clean = false;
-        }
-        let checkpoints = Rc::new(RefCell::new(checkpoints));
+        let checkpoints = Rc::new(RefCell::new(vec![DirCheckpoint::default(); self.settings.log_dirs.len()]));
         let partitions: Vec<_> = self.partitions.borrow_mut().drain().map(|(_, partition)| partition).collect();
         let (shard, closed) = (self.clone(), checkpoints.clone());
         each_few(partitions, move |partition| {
@@ -290,7 +286,18 @@ impl Shard {
             async move { shard.close(&partition, &closed).await }
         })
         .await;
-        checkpoints.take()
+        let mut checkpoints = checkpoints.take();
+        mark_clean(&mut checkpoints, &self.logs_owned());
+        checkpoints
+    }
+
+    /// How many logs of this shard the image places in each directory.
+    fn logs_owned(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.settings.log_dirs.len()];
+        for topic in self.image().topics.values() {
+            self.owned_of(topic).for_each(|(_, partition)| counts[partition.log_dir] += 1);
+        }
+        counts
     }
 
     async fn close(&self, partition: &Partition, checkpoints: &RefCell<Vec<DirCheckpoint>>) {
@@ -305,7 +312,6 @@ impl Shard {
             }
             Err(error) => {
                 tracing::error!(partition = %name, %error, "a log did not close; the next start recovers it");
-                checkpoints.borrow_mut()[dir].clean = false;
             }
         }
     }
@@ -316,6 +322,13 @@ impl Shard {
         let image =
             topics.get(&id.topic_id).and_then(|topic| topic.image.partitions.get(id.partition.value() as usize));
         image.map(|image| image.log_dir).unwrap_or_default()
+    }
+}
+
+/// A directory ended cleanly when every log in it closed: one that never opened did not, nor one whose task panicked.
+fn mark_clean(checkpoints: &mut [DirCheckpoint], owned: &[usize]) {
+    for (checkpoint, owned) in checkpoints.iter_mut().zip(owned) {
+        checkpoint.clean = checkpoint.recovery_points.len() == *owned;
     }
 }
 
@@ -342,5 +355,19 @@ where
     for task in tasks {
         // The panic was logged where it was caught; its partition is not served.
         task.join().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_a_log_that_did_not_close_is_not_clean() {
+        let name = TopicPartition { topic: "orders".into(), partition: PartitionIndex::ZERO };
+        let closed = DirCheckpoint { recovery_points: vec![(name, Offset::ZERO)], ..Default::default() };
+        let mut checkpoints = [DirCheckpoint::default(), closed.clone(), closed, DirCheckpoint::default()];
+        mark_clean(&mut checkpoints, &[0, 1, 2, 1]);
+        assert_eq!(checkpoints.map(|checkpoint| checkpoint.clean), [true, true, false, false]);
     }
 }
