@@ -13,6 +13,7 @@
 //! rings no bell for anyone: hence our own. Rings are switched off in the epoll while parked, else each wake-up of glommio
 //! would wake us through them.
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
@@ -83,6 +84,7 @@ pub(super) fn run(net: Rc<Inner>) -> io::Result<impl Future<Output = ()> + 'stat
         epoll::add(&net.epoll, descriptor, EventData::new_u64(TOKEN_OWN_RING), EventFlags::IN | EventFlags::ET)?;
         ring.set_served(Served::EachTurn);
     }
+    make_ready()?;
     pulse.set_parked(false);
     let turner = Turner {
         quiet_since: Instant::now(),
@@ -408,19 +410,33 @@ impl Inner {
     }
 }
 
+thread_local! {
+    /// Always readable. Made when the net task starts: later no descriptor may be left.
+    static READY: OnceCell<OwnedFd> = const { OnceCell::new() };
+}
+
+fn make_ready() -> io::Result<()> {
+    READY.with(|ready| {
+        if ready.get().is_none() {
+            _ = ready.set(rustix::event::eventfd(1, EventfdFlags::CLOEXEC)?);
+        }
+        Ok(())
+    })
+}
+
 /// Lets glommio submit and reap its I/O and look at its timers, and the background queue run.
 pub(in crate::rt) async fn full_turn() {
-    thread_local! {
-        /// Always readable.
-        static READY: OwnedFd = rustix::event::eventfd(1, EventfdFlags::CLOEXEC).expect("a descriptor is left at start");
-    }
-    if glommio::executor().need_preempt() {
+    // Where it cannot be made, on an executor without a net task, a yield must do.
+    let made = make_ready();
+    if glommio::executor().need_preempt() || made.is_err() {
         // The executor turns before it runs another task.
         glommio::executor().yield_now().await;
         return;
     }
-    let turned = READY.with(|ready| Readable::new(ready));
-    turned.await;
+    let turned = READY.with(|ready| ready.get().map(|ready| Readable::new(ready)));
+    if let Some(turned) = turned {
+        turned.await;
+    }
 }
 
 /// Cuts connections whose peer sends or takes nothing for too long.
