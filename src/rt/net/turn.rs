@@ -433,7 +433,7 @@ pub(in crate::rt) async fn full_turn() {
         glommio::executor().yield_now().await;
         return;
     }
-    let turned = READY.with(|ready| ready.get().map(|ready| Readable::new(ready)));
+    let turned = READY.with(|ready| ready.get().map(Readable::new));
     if let Some(turned) = turned {
         turned.await;
     }
