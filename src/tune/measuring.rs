@@ -14,9 +14,6 @@ use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use crate::bench::report::Run;
 use crate::bench::schedule::Rate;
 use crate::bench::target::BenchError;
-use crate::client::settings::Acks;
-use crate::client::{ProducerSettings, Settings as _};
-use crate::config::client_rows::ClientRole;
 
 /// What each producer of a closed loop may have outstanding, in full batches per request in flight: one on its way, one filling.
 const OUTSTANDING_BATCHES: u64 = 2;
@@ -63,25 +60,7 @@ pub fn base(connection: Plan, load: &Load, warmup: Duration, seed: u64) -> Resul
         ..connection
     };
     plan.check()?;
-    Ok(settled(plan))
-}
-
-/// The plan with what its client settings say in the fields they are stronger than. Wrong settings are told when they are used.
-fn settled(mut plan: Plan) -> Plan {
-    let words = plan.client_words(ClientRole::Producer);
-    let builder = words.iter().fold(ProducerSettings::builder(), |builder, (name, value)| builder.set(name, value));
-    let Ok(settings) = builder.build() else { return plan };
-    let acks = match settings.acks {
-        Acks::None => "0",
-        Acks::Leader => "1",
-        Acks::All => "all",
-    };
-    acks.clone_into(&mut plan.acks);
-    (plan.batch_size, plan.linger) = (settings.batch_size as u64, settings.linger);
-    plan.in_flight = u32::try_from(settings.max_in_flight).unwrap_or(u32::MAX);
-    let level = settings.compression_level.map_or_else(String::new, |level| format!(":{level}"));
-    plan.compression = format!("{}{level}", settings.compression.name());
-    plan
+    plan.settled().map_err(|error| error.to_string())
 }
 
 /// Where the base plan holds the knobs of a client that are not searched.
