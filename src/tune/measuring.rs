@@ -242,6 +242,7 @@ pub fn topic(name: Option<String>) -> TopicPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::client_rows::ClientRole;
 
     fn measuring(knobs: &[Knob], load: &Load, settings: &[(&str, &str)]) -> Measuring<'static> {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
