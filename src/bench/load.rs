@@ -16,7 +16,6 @@ use super::assemble::{Found, Window, assemble};
 use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
-use super::produce::producer_settings;
 use super::recorder::Collector;
 use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
@@ -367,7 +366,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         Ok(()) => {
             let ledger = std::mem::take(&mut led.ledger);
             let mut found = read_back::verify(&threads[0], settings, &brief, ledger, cancel, watcher);
-            found.at_least_once = led.retries > 0 && !producer_settings(plan)?.enable_idempotence;
+            found.at_least_once = led.retries > 0 && !plan.producer_settings()?.enable_idempotence;
             found
         }
     };

@@ -8,14 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fail_if::Condition;
-use super::produce::producer_settings;
 use super::report::WorkloadFacts;
 use super::schedule::{Arrival, Rate};
-use super::target::BenchError;
 use super::units;
 use super::verify::STAMP_BYTES;
 use super::workload::{KEY_BYTES, Workload};
 use crate::client::settings::Acks;
+use crate::client::{ClientError, ProducerSettings, Settings as _};
 use crate::config::client_rows::{ClientRole, client_row};
 use crate::protocol::batch::Codec;
 
@@ -311,12 +310,12 @@ impl Plan {
 
     /// The plan with what its client settings say in the fields they are stronger than, so that a run is what is said of it.
     /// Errors: the settings are wrong.
-    pub fn settled(&self) -> Result<Self, BenchError> {
+    pub fn settled(&self) -> Result<Self, ClientError> {
         let mut plan = self.clone();
         if !self.kind.produces() {
             return Ok(plan);
         }
-        let settings = producer_settings(self)?;
+        let settings = self.producer_settings()?;
         plan.acks = match settings.acks {
             Acks::None => "0",
             Acks::Leader => "1",
@@ -331,6 +330,15 @@ impl Plan {
             plan.compression = format!("{}{level}", settings.compression.name());
         }
         Ok(plan)
+    }
+
+    /// The settings of its producers. Errors: a name or a value is wrong.
+    pub(crate) fn producer_settings(&self) -> Result<ProducerSettings, ClientError> {
+        let mut builder = ProducerSettings::builder();
+        for (name, value) in self.client_words(ClientRole::Producer) {
+            builder = builder.set_at(&name, value, "command line");
+        }
+        builder.build()
     }
 
     /// Whether the first bytes of records are stamped: to verify them, or to know how old they are.

@@ -16,7 +16,6 @@ use bytes::{Bytes, BytesMut};
 use tokio::task::spawn_local;
 
 use super::clock::Clock;
-use super::produce::producer_settings;
 use super::recorder::BatchCounts;
 use super::schedule::Micros;
 use super::station::{Station, Told};
@@ -68,7 +67,7 @@ pub(crate) async fn run(station: Arc<Station>, number: u32) {
 
 async fn produce(station: &Arc<Station>, number: u32) -> Result<(), BenchError> {
     let plan = &station.brief.plan;
-    let settings = producer_settings(plan)?;
+    let settings = plan.producer_settings()?;
     let cluster = Cluster::connect(client_settings(plan)?).await?;
     cluster.network.topic_ready(&station.brief.topic.name, REQUEST_TIMEOUT).await?;
     let mut generator = Generator::new(&plan.workload, number);
@@ -260,7 +259,7 @@ mod tests {
     #[test]
     fn a_batch_is_filled_to_batch_size_and_no_further() {
         let plan = Plan { batch_size: 16_384, ..Plan::default() };
-        let settings = producer_settings(&plan).unwrap();
+        let settings = plan.producer_settings().unwrap();
         let mut generator = Generator::new(&plan.workload, 0);
         let batch = build(&mut generator, &settings);
         assert!(batch.bytes.len() <= 16_384 && batch.bytes.len() > 15_000, "{}", batch.bytes.len());
@@ -273,7 +272,7 @@ mod tests {
     fn a_record_larger_than_batch_size_goes_alone() {
         let mut plan = Plan { batch_size: 1000, ..Plan::default() };
         plan.workload.sizes = "4KiB".parse().unwrap();
-        let batch = build(&mut Generator::new(&plan.workload, 0), &producer_settings(&plan).unwrap());
+        let batch = build(&mut Generator::new(&plan.workload, 0), &plan.producer_settings().unwrap());
         assert_eq!(batch.records, 1);
     }
 }

@@ -25,11 +25,7 @@ use super::target::BenchError;
 use super::timer::Timer;
 use super::verify::Stamp;
 use super::workload::Generator;
-use crate::client::{
-    DeliveredBatch, Io, Producer, ProducerMetrics, ProducerOptions, ProducerSettings, RecordRef, SendError,
-    Settings as _,
-};
-use crate::config::client_rows::ClientRole;
+use crate::client::{DeliveredBatch, Io, Producer, ProducerMetrics, ProducerOptions, RecordRef, SendError};
 use crate::history::Value;
 
 /// Records sent without giving way to the client's own task, at most; and for how long.
@@ -42,15 +38,6 @@ const TICK_US: Micros = 100;
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a sender sleeps at most when there is no room: an unknown topic rings no bell.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
-
-/// The settings of the plan's producers.
-pub(crate) fn producer_settings(plan: &Plan) -> Result<ProducerSettings, BenchError> {
-    let mut builder = ProducerSettings::builder();
-    for (name, value) in plan.client_words(ClientRole::Producer) {
-        builder = builder.set_at(&name, value, "command line");
-    }
-    Ok(builder.build()?)
-}
 
 /// A record under way.
 #[derive(Clone, Copy)]
@@ -198,7 +185,7 @@ pub(crate) async fn run(station: Arc<Station>, io: Io, number: u32) {
 
 async fn produce(station: &Arc<Station>, io: Io, number: u32) -> Result<(), BenchError> {
     let plan = &station.brief.plan;
-    let settings = producer_settings(plan)?;
+    let settings = plan.producer_settings()?;
     let sender: Arc<std::sync::OnceLock<Arc<Sender>>> = Arc::default();
     let handler = Arc::clone(&sender);
     let options = ProducerOptions::default().seed(plan.workload.seed ^ u64::from(number)).on_delivery(move |batch| {
