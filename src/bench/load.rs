@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
@@ -17,7 +17,7 @@ use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
 use super::recorder::Collector;
-use super::report::{BrokerFacts, Percentiles, Repeat, Run, SearchPoint};
+use super::report::{BrokerFacts, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
 use super::search::{Search, Trial};
 use super::station::{Brief, Phase, Remains, Station, Told};
@@ -25,6 +25,7 @@ use super::stats::median;
 use super::steady::{Steadiness, Warmth};
 use super::target::{BenchError, Cluster, ReadyTopic, client_settings};
 use super::verify::{Ledger, Verification};
+use super::watch::{Cancel, Progress};
 use super::{ceilings, host, read_back, recorder, units, work};
 use crate::client::{ClientSettings, Io};
 
@@ -45,48 +46,6 @@ const TRIAL_DRAIN: Duration = Duration::from_secs(2);
 const SEARCH_START: f64 = 10_000.0;
 /// How closely the largest rate is found.
 const SEARCH_PRECISION: f64 = 0.05;
-
-/// Asks a run to end early; clones ask the same run.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// Ends the run as soon as it can be ended cleanly.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether somebody asked.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What happens meanwhile, for whoever shows it.
-#[derive(Clone, Debug)]
-pub enum Progress {
-    /// A step begins.
-    Step(String),
-    /// A second has passed.
-    Second {
-        /// Seconds since the run began.
-        t: u64,
-        /// Whether it counted.
-        measured: bool,
-        /// How much of the measuring is done, 0 to 1; 0 while warming up.
-        done: f64,
-        /// Records acknowledged, or read.
-        records: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// Records that failed.
-        errors: u64,
-        /// Response (or end-to-end) time in it.
-        latency: Option<Percentiles>,
-    },
-    /// So many of so many records were read back.
-    Verified(u64, u64),
-}
 
 /// Runs the plan: its search, its repeats. Must not be called within an async runtime. A search that finds no rate, or is called off,
 /// gives its last trial with all its steps. Errors: the plan cannot be run, or nothing was measured before it failed.

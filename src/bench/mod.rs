@@ -48,6 +48,7 @@ pub mod target;
 mod timer;
 pub mod units;
 pub mod verify;
+pub mod watch;
 mod wire;
 mod work;
 pub mod workload;

@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::load::{Cancel, Progress};
 use super::reader::{FetchPlan, Met, Reader};
 use super::station::Brief;
 use super::target::{BenchError, Cluster, partition_index};
 use super::units;
 use super::verify::{Ledger, Read, Stamp, Verification};
+use super::watch::{Cancel, Progress};
 use crate::client::{ClientSettings, Io};
 use crate::protocol::ErrorCode;
 

@@ -18,12 +18,13 @@ use super::bench_args::{
 };
 use super::bench_show::{Shown, write_table};
 use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure, problems};
-use crate::bench::load::{self, Cancel};
+use crate::bench::load;
 use crate::bench::omb::{self, OmbWorkload};
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use crate::bench::report::{REPORT_BYTES_MAX, Run};
 use crate::bench::schedule::Rate;
 use crate::bench::target::BenchError;
+use crate::bench::watch::Cancel;
 use crate::bench::workload::{Keys, Payload, Sizes};
 use crate::bench::{csv, html, units};
 use crate::client::ClientError;

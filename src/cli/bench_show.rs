@@ -10,9 +10,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bench::html::verdict_words;
-use crate::bench::load::Progress;
 use crate::bench::report::{Percentiles, RequestStages, Run};
 use crate::bench::units;
+use crate::bench::watch::Progress;
 
 /// What is shown meanwhile.
 pub(super) struct Shown {

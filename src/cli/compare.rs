@@ -14,9 +14,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::bench_args::Format;
 use super::{EXIT_INTERRUPTED, EXIT_VERDICT, Failure};
-use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::DURATION_MIN;
 use crate::bench::units;
+use crate::bench::watch::{Cancel, Progress};
 use crate::compare::journal::Existing;
 use crate::compare::metric::Metric;
 use crate::compare::presets::Preset;

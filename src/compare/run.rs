@@ -22,9 +22,9 @@ use super::soak;
 use super::targets::{Source, Target, list};
 use super::turn::Turn;
 use super::verdict;
-use crate::bench::load::{Cancel, Progress};
 use crate::bench::plan::Plan;
 use crate::bench::report::Tool;
+use crate::bench::watch::{Cancel, Progress};
 use crate::bench::{ceilings, host, units};
 
 /// A target that fails so often in a row in one cell is not tried there again.

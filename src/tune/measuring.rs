@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use super::load::Load;
 use super::space::{CODECS, Knob, Point, Space};
 use super::trial::{Facts, Measured, Trial, TrialError};
-use crate::bench::load::{self, Cancel, Progress};
+use crate::bench::load;
 use crate::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use crate::bench::report::Run;
 use crate::bench::schedule::Rate;
 use crate::bench::target::BenchError;
+use crate::bench::watch::{Cancel, Progress};
 
 /// What each producer of a closed loop may have outstanding, in full batches per request in flight: one on its way, one filling.
 const OUTSTANDING_BATCHES: u64 = 2;

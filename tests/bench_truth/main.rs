@@ -13,12 +13,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fake::{FakeBroker, Lie, Script, TOPIC};
-use ringlog::bench::load::{self, Cancel, Progress};
+use ringlog::bench::load;
 use ringlog::bench::plan::{Kind, Plan, TopicPlan, Verify};
 use ringlog::bench::recorder::{Collector, Recorder, decode, percentiles};
 use ringlog::bench::report::{Percentiles, Run};
 use ringlog::bench::schedule::{Arrival, Rate, Schedule};
 use ringlog::bench::target::BenchError;
+use ringlog::bench::watch::{Cancel, Progress};
 use ringlog::protocol::ErrorCode;
 
 const SECOND: u64 = 1_000_000;
