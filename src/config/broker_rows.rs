@@ -191,7 +191,7 @@ pub const BROKER_ROWS: &[Row] = &[
     unset("engine.cpu.set", Text, Any, "The cores the executors run on, such as 2-7,9; unset: the affinity mask."),
     unset("engine.memory.max.bytes", Long, AtLeast(64 << 20), "The memory of the whole process, split among the shards; unset: 60 % of what the host or its cgroup allows."),
     int("engine.io.memory.bytes", "4194304", Between(1 << 20, 1 << 30), "Pinned memory of each shard for direct I/O, all of it resident; when memlock is too small for it, it is used unpinned."),
-    int("engine.tail.cache.bytes", "67108864", Between(1 << 20, 1 << 31), "The newest batches each shard keeps in memory for consumers that have caught up; at most a quarter of the shard's memory. A small cache is also a warm one: memory that comes round again costs no page faults."),
+    unset("engine.tail.cache.bytes", Long, Between(1 << 20, 1 << 40), "The newest batches each shard keeps in memory, for consumers that have caught up or are not far behind; at most a quarter of the shard's memory. Unset: a sixteenth of it."),
     text("engine.validate.records", "compacted", OneOf(&["none", "compacted", "all"]), "Whose records are opened and checked on produce: of no topic, of compacted topics, of all; headers and checksums always are."),
 ];
 

@@ -121,8 +121,8 @@ pub struct BrokerSettings {
     pub engine_memory_max_bytes: u64,
     /// `engine.io.memory.bytes`, of each shard.
     pub engine_io_memory_bytes: u32,
-    /// `engine.tail.cache.bytes`, per shard.
-    pub engine_tail_cache_bytes: u64,
+    /// `engine.tail.cache.bytes`, of each shard; `None` leaves it to the shard.
+    pub engine_tail_cache_bytes: Option<u64>,
     /// `engine.validate.records`
     pub engine_validate_records: ValidateRecords,
     /// The plain value of every key with a row that was given.

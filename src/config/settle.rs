@@ -227,7 +227,9 @@ impl Desk {
                 None => host.memory_bytes / 5 * 3,
             },
             engine_io_memory_bytes: self.count("engine.io.memory.bytes"),
-            engine_tail_cache_bytes: u64::from(self.count("engine.tail.cache.bytes")),
+            engine_tail_cache_bytes: self
+                .optional("engine.tail.cache.bytes")
+                .map(|_| self.number("engine.tail.cache.bytes").unsigned_abs()),
             engine_validate_records: match self.text("engine.validate.records") {
                 "none" => ValidateRecords::None,
                 "all" => ValidateRecords::All,

@@ -123,11 +123,12 @@ impl From<Absent> for ProduceError {
     }
 }
 
-/// Shares of the shard's memory: half for requests, at most a quarter for the tail cache, an eighth for batches that were
-/// acknowledged before they were written, a sixteenth for answers to fetches, and at most a sixteenth for what was read from
-/// disk, of which half may be read ahead. The pinned pool has a bound of its own.
+/// Shares of the shard's memory: half for requests, a sixteenth for the tail cache, or at most a quarter where a size was given,
+/// an eighth for batches that were acknowledged before they were written, a sixteenth for answers to fetches, and at most a
+/// sixteenth for what was read from disk, of which half may be read ahead. The pinned pool has a bound of its own.
 const REQUESTS_SHARE: u64 = 2;
-const TAIL_CACHE_SHARE: u64 = 4;
+const TAIL_CACHE_SHARE: u64 = 16;
+const TAIL_CACHE_SHARE_MAX: u64 = 4;
 const UNWRITTEN_SHARE: u64 = 8;
 const ANSWERS_SHARE: u64 = 16;
 const READ_CACHE_SHARE: u64 = 16;
@@ -149,7 +150,7 @@ impl Shard {
             memory: MemoryBudget::new((memory / REQUESTS_SHARE) as usize),
             answer_memory: AnswerBudget::new((memory / ANSWERS_SHARE) as usize),
             log_runtime: LogRuntime::new(
-                boot.settings.engine_tail_cache_bytes.min(memory / TAIL_CACHE_SHARE) as usize,
+                tail_cache_bytes(boot.settings.engine_tail_cache_bytes, memory) as usize,
                 READ_CACHE_BYTES_MAX.min(memory / READ_CACHE_SHARE) as usize,
             ),
             image: RefCell::new(boot.image),
@@ -459,6 +460,11 @@ impl Shard {
 
 fn memory_bytes(settings: &BrokerSettings, shards: usize) -> u64 {
     settings.engine_memory_max_bytes / shards as u64
+}
+
+/// What the tail cache may hold of a shard's `memory`.
+fn tail_cache_bytes(given: Option<u64>, memory: u64) -> u64 {
+    given.unwrap_or(memory / TAIL_CACHE_SHARE).min(memory / TAIL_CACHE_SHARE_MAX)
 }
 
 fn offline_facts(id: PartitionId, offline: &Offline) -> PartitionFacts {
