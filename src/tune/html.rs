@@ -480,7 +480,7 @@ fn models(report: &model::Report, goal: &Goal) -> Option<Figure> {
     // One picture can be taken away as a file; two would not be one.
     let pictures = svg.matches("<svg").count();
     let caption = format!(
-        "CPU = a·requests + b·MB + c·records + d·partition-batches; latency = linger wait + queue + service. Each dot was predicted by a fit that had not seen it. Wanted here: {}.",
+        "CPU = a·requests + b·MB + c·records + d·partition-batches + e·requests that find the broker asleep; latency = linger wait + queue + service. Each dot was predicted by a fit that had not seen it. Wanted here: {}.",
         goal
     );
     (!table.rows.is_empty()).then(|| Figure {
