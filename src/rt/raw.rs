@@ -1,5 +1,6 @@
-//! Shell. The unsafe lines of `rt` besides its `ring`: receiving into unwritten memory, naming glommio's own descriptors,
-//! waiting for a descriptor through glommio's ring, asking the kernel whether io_uring is allowed, and interrupting a thread.
+//! Shell. The unsafe lines of `rt` besides its `ring`: receiving into unwritten memory, when a socket counts as readable,
+//! naming glommio's own descriptors, waiting for a descriptor through glommio's ring, asking the kernel whether io_uring is
+//! allowed, and interrupting a thread.
 //!
 //! Owns nothing and decides nothing. Every function is safe to call; what makes it so stands at its block.
 #![allow(unsafe_code)]
@@ -29,6 +30,23 @@ pub(super) fn receive(socket: impl AsFd, buffer: &mut BytesMut, limit: usize) ->
     // within the capacity.
     unsafe { buffer.set_len(buffer.len() + received) };
     Ok(received)
+}
+
+/// Lets the kernel call `socket` readable only when so many bytes are there, or its peer has ended: SO_RCVLOWAT. What is there
+/// already is announced anew.
+pub(super) fn set_receive_low_water(socket: impl AsFd, bytes: usize) -> std::io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option's value is an integer that lives during the call, and its length is given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// A descriptor that glommio owns and does not lend: one of its rings, or an open file of its own.

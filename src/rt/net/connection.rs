@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
+use tracing::debug;
 
 use super::send::{Outgoing, Replies};
 use super::{Entry, Inner};
@@ -46,6 +47,10 @@ const ROOM_MIN: usize = 256;
 const SPARE_BUFFERS_MAX: usize = 64;
 /// A connection that waits this long gives its buffer back.
 const BUFFER_IDLE: Duration = Duration::from_secs(1);
+/// With more of a frame missing than this, its reader is woken when it is there, not by each of the pieces it comes in.
+const AWAITED_MIN: usize = 8 << 10;
+/// But it never waits for more at a time. So `idle_timeout` takes a peer for silent that sends less in that time.
+const AWAITED_MAX: usize = RECEIVED_PER_TURN;
 /// The length before each frame.
 const LENGTH_BYTES: usize = 4;
 
@@ -72,6 +77,8 @@ pub(super) struct Connection {
     peer: SocketAddr,
     /// There may be bytes, or the end, to receive.
     readable: Cell<bool>,
+    /// Bytes that must have come before the kernel says so: SO_RCVLOWAT.
+    awaited: Cell<usize>,
     /// The kernel may take bytes.
     pub(super) writable: Cell<bool>,
     /// The peer will send nothing more.
@@ -107,6 +114,7 @@ pub(super) fn adopt(
         token: Cell::new(0),
         peer,
         readable: Cell::new(true),
+        awaited: Cell::new(1),
         writable: Cell::new(true),
         peer_ended: Cell::new(false),
         dirty: Cell::new(false),
@@ -160,6 +168,20 @@ impl Connection {
         let reader = self.reader.borrow_mut().take();
         if let Some(waker) = reader {
             waker.wake();
+        }
+    }
+
+    /// Lets the next event wait until the `missing` bytes of a frame are there. What is there by then is an event at once.
+    fn await_bytes(&self, missing: usize) {
+        let awaited = if missing < AWAITED_MIN { 1 } else { missing.min(AWAITED_MAX) };
+        if self.awaited.replace(awaited) == awaited {
+            return;
+        }
+        if let Some(socket) = &*self.socket.borrow()
+            && let Err(error) = raw::set_receive_low_water(socket, awaited)
+        {
+            // Without it there are more events, no fewer.
+            debug!(%error, "the kernel takes no SO_RCVLOWAT");
         }
     }
 
@@ -283,6 +305,7 @@ impl FrameReader {
         if !connection.out.borrow().is_idle() || connection.out.borrow().is_closing() {
             return None;
         }
+        connection.await_bytes(0);
         let socket = connection.socket.borrow_mut().take()?;
         connection.net.forget(connection.token.get(), &socket);
         // Copied, mostly nothing: the memory around it belongs to frames that live on here.
@@ -346,6 +369,7 @@ impl FrameReader {
                 continue;
             }
             if !self.connection.readable.get() {
+                self.connection.await_bytes(wanted - self.connection.buffer.borrow().len());
                 self.wait_until_readable().await;
                 continue;
             }
