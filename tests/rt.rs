@@ -73,6 +73,29 @@ fn frames_cut_at_every_byte_come_back_whole() {
 }
 
 #[test]
+fn a_large_frame_is_waited_for_as_a_whole_and_what_follows_it_is_not() {
+    with_server(echo, |address| {
+        let (mut stream, mut other) = (connect(address), connect(address));
+        let (large, small) = (vec![7; 300_000], b"small".to_vec());
+        let both = [frame(&large), frame(&small)].concat();
+        for cuts in [[3, 4], [4, 5], [1_000, 60_000], [160_000, 290_000], [299_000, 300_003], [300_004, 300_006]] {
+            let (first, rest) = both.split_at(cuts[0]);
+            let (second, third) = rest.split_at(cuts[1] - cuts[0]);
+            for piece in [first, second, third] {
+                stream.write_all(piece).unwrap();
+                // Its answer proves that the shard has looked at the sockets since, so that it waits for the next piece.
+                other.write_all(&frame(b"look")).unwrap();
+                assert_eq!(read_frame(&mut other), b"look");
+            }
+            assert!(read_frame(&mut stream) == large, "{cuts:?}");
+            assert_eq!(read_frame(&mut stream), small, "{cuts:?}");
+            stream.write_all(&frame(b"alone")).unwrap();
+            assert_eq!(read_frame(&mut stream), b"alone", "{cuts:?}");
+        }
+    });
+}
+
+#[test]
 fn answers_leave_in_the_order_of_their_places_whatever_the_order_of_filling() {
     let server = |mut reader: FrameReader, replies: Replies| async move {
         let mut held = Vec::new();
