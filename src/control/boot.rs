@@ -1,8 +1,8 @@
 //! The start: from settings to a broker that answers, and from a signal back to nothing.
 //!
-//! Shell, on the main thread, which becomes the control thread. Order matters and is the order of the lines below: nothing
-//! on disk is touched before host, directories and listener are known to be good, and no client is let in before every
-//! log is open. Prints the few lines a person wants to see; everything else goes to the log.
+//! Shell, on the main thread, which becomes the control thread. Order matters and is the order of the lines of `serve`.
+//! Always: nothing on disk is touched before host, cores and ports are known to be good, no log before every directory is locked,
+//! and no client is let in before every log was tried. Prints the few lines a person wants to see; everything else goes to the log.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};

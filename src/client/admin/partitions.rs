@@ -1,6 +1,7 @@
 //! What only the leader of a partition knows: its offsets by time, its producers; and deleting records from its front.
 //!
 //! Shell. Owns these calls, their values, and how partitions are dealt to their leaders and tried again when those have moved.
+//! Always: unless nobody answers at all, every item gets a verdict of its own, in the order of the items.
 //! Source: KIP-79 (offsets by time), KIP-734 (largest timestamp), KIP-107 (deleting records), KIP-664 (producers).
 
 use std::collections::{BTreeMap, BTreeSet};
