@@ -176,7 +176,7 @@ fn check(words: &Words) -> Result<(), Stop> {
     words.refuse_beside("group", &["all-groups"]).map_err(Stop::Usage)
 }
 
-/// Options that mean something only beside certain actions; the tool looks at them first.
+/// Options that mean something only beside certain actions; Kafka looks at them first.
 fn check_companions(words: &Words) -> Result<(), Stop> {
     for (name, with) in [
         ("members", &["describe"][..]),
@@ -235,7 +235,7 @@ fn check_reset(words: &Words) -> Result<(), String> {
         );
     }
     require_groups(words, "reset-offsets")?;
-    // In the order the tool looks at them.
+    // In the order Kafka looks at them.
     for scenario in
         ["to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "shift-by", "to-current", "from-file"]
     {
