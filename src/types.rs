@@ -1,8 +1,9 @@
 //! The words of the field as types: offsets, epochs, ids, names.
 //!
 //! Pure. Owns no state. Every id, epoch, offset and sequence is a newtype built by a checked `new` at the edge and used
-//! plainly inside; only `protocol/` knows that −1 means none. Source: Kafka's protocol guide; KIP-101 (leader epochs),
-//! KIP-98 (producer ids, epochs, sequences), KIP-516 (topic ids).
+//! plainly inside; only `protocol/` knows that −1 means none. Always: none of these numbers is negative, whatever was added to
+//! it: an offset that would pass the largest is a panic, a sequence wraps to 0. Source: Kafka's protocol guide; KIP-101 (leader
+//! epochs), KIP-98 (producer ids, epochs, sequences), KIP-516 (topic ids).
 
 use std::fmt;
 use std::sync::Arc;

@@ -449,7 +449,7 @@ fn calls_can_be_awaited_and_shared_between_threads() {
 fn a_broker_that_stops_is_told_of_within_the_time_allowed() {
     let mut cluster = Cluster::start();
     if cluster.foreign {
-        return;
+        return println!("not run: that broker is not ours to stop");
     }
     cluster.admin.describe_cluster().unwrap();
     drop(cluster._broker.take());

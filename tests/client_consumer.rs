@@ -545,13 +545,12 @@ fn a_poll_can_be_dropped_or_woken_and_nothing_is_lost() {
     assert!(handle.commit_sync().is_err(), "it is closed");
 }
 
+/// The same without Kafka, of batches and markers made by hand: `src/client/consumer/tests.rs`, `src/client/fetcher/tests.rs`.
 #[test]
+#[ignore = "needs a broker with transactions, which ours is not yet: tests/conformance/library.sh runs it against Kafka"]
 fn aborted_transactions_are_seen_by_read_uncommitted_only() {
     let target = Target::start(&[]);
     let bootstrap = target.bootstrap();
-    if matches!(target, Target::Own(_)) {
-        return; // transactions are not served yet: this runs against Apache Kafka
-    }
     let topic = clients::create_topic(&bootstrap, "isolation", 1, &[]);
     let config = clients::config(&bootstrap, &[("transactional.id", &unique("tx"))]);
     let producer = BaseProducer::from_config(&config).unwrap();
@@ -588,8 +587,8 @@ fn aborted_transactions_are_seen_by_read_uncommitted_only() {
 
 #[test]
 fn a_broker_that_is_killed_and_comes_back_costs_the_group_nothing() {
-    if !matches!(Target::start(&[]), Target::Own(_)) {
-        return; // not ours to kill
+    if std::env::var_os(harness::BOOTSTRAP_VARIABLE).is_some() {
+        return println!("not run: that broker is not ours to kill");
     }
     let port = harness::lasting_port(&mut fastrand::Rng::new());
     let mut broker = Broker::start_on_port(port, &[]);

@@ -82,9 +82,10 @@ fn a_file_on_disk_is_written_read_and_cut() {
 
 #[test]
 fn a_file_on_tmpfs_is_written_read_and_cut() {
-    if fs::metadata("/dev/shm").is_ok() {
-        write_read_and_cut(tempfile::tempdir_in("/dev/shm").unwrap().path());
+    if fs::metadata("/dev/shm").is_err() {
+        return println!("not run: no tmpfs at /dev/shm");
     }
+    write_read_and_cut(tempfile::tempdir_in("/dev/shm").unwrap().path());
 }
 
 #[test]

@@ -130,13 +130,45 @@ impl Look {
 /// Reads and writes until the end, the count, or Ctrl-C.
 pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let look = Look::of(args).map_err(|why| anyhow!(why))?;
-    let range = match args.offset.as_deref() {
-        None => None,
-        Some(text) => {
-            let range = parse(text, unix_now_ms(), &TimeZone::system());
-            Some(range.map_err(|why| anyhow!("--offset: {why}"))?)
+    let range = range(args)?;
+    let settings = settings(args, range)?;
+    args.connect.tell_notes(&settings.client.notes);
+    let io = Io::start("client")?;
+    let admin: AdminSettings = args.connect.settings(&[("client.id", "ringlog")], &[])?;
+    let admin = Admin::on(&io, admin).within(args.connect.patience()).blocking();
+    admin.reach()?;
+    let committed = settings.isolation_level == IsolationLevel::ReadCommitted;
+    let wanted = Wanted { args, topics: topics(&admin, args)?, admin, committed };
+    let mut consumer = Consumer::on(&io, settings);
+    let ends = if args.group.is_some() {
+        wanted.join_group(&mut consumer)?
+    } else {
+        let bounds = wanted.bounds(range.unwrap_or(OffsetRange { from: Begin::Start, to: Until::Open }))?;
+        let ends = assign(&mut consumer, &bounds)?;
+        if !ends.is_empty() && bounds.iter().all(|one| one.to.is_some_and(|to| one.from >= to)) {
+            return Ok(());
         }
+        ends
     };
+    let interrupted = end_polls(&io, consumer.handle())?;
+    let reading =
+        Reading { out: BufWriter::with_capacity(64 << 10, out), look: &look, left: args.num.unwrap_or(u64::MAX), ends };
+    let ended = reading.run(&mut consumer, args, &interrupted);
+    consumer.close_sync(CLOSE);
+    match ended {
+        Ok(()) if interrupted.load(Ordering::Relaxed) => Err(Failure::Told(EXIT_INTERRUPTED)),
+        other => other,
+    }
+}
+
+fn range(args: &ConsumeArgs) -> anyhow::Result<Option<OffsetRange>> {
+    let Some(text) = args.offset.as_deref() else { return Ok(None) };
+    let range = parse(text, unix_now_ms(), &TimeZone::system());
+    range.map(Some).map_err(|why| anyhow!("--offset: {why}"))
+}
+
+/// The consumer's settings. Errors: also where a group is told to begin elsewhere than where it stopped.
+fn settings(args: &ConsumeArgs, range: Option<OffsetRange>) -> Result<ConsumerSettings, Failure> {
     let reset = match (&args.group, range) {
         (None, _) => "none",
         (Some(_), None | Some(OffsetRange { from: Begin::Stored | Begin::Start, to: Until::Open })) => "earliest",
@@ -166,52 +198,7 @@ pub(super) fn run(args: &ConsumeArgs, out: &mut dyn Write) -> Result<(), Failure
     if args.group.is_none() {
         settings.group_id = None;
     }
-    args.connect.tell_notes(&settings.client.notes);
-    let io = Io::start("client")?;
-    let admin: AdminSettings = args.connect.settings(&[("client.id", "ringlog")], &[])?;
-    let admin = Admin::on(&io, admin).within(args.connect.patience()).blocking();
-    admin.reach()?;
-    let topics = topics(&admin, args)?;
-    let committed = settings.isolation_level == IsolationLevel::ReadCommitted;
-    let mut consumer = Consumer::on(&io, settings);
-    let mut ends = BTreeMap::new();
-    if args.group.is_some() {
-        let names = topics.iter().map(|(name, _)| name.as_str());
-        match args.regex {
-            true => consumer.subscribe_pattern(&args.topics.join("|")).map_err(failed)?,
-            false => consumer.subscribe(names).map_err(failed)?,
-        }
-        if args.exit {
-            let ask = |(name, partitions): &(String, Vec<i32>)| {
-                partitions.iter().map(|one| (name.clone(), *one, OffsetSpec::Latest)).collect::<Vec<_>>()
-            };
-            for end in admin.list_offsets(topics.iter().flat_map(ask).collect(), committed)? {
-                // Without its end a partition would be read for ever.
-                ends.extend(Some(place(&end.topic, end.partition)).zip(listed(&end)?));
-            }
-        }
-    } else {
-        let range = range.unwrap_or(OffsetRange { from: Begin::Start, to: Until::Open });
-        let bounds = bounds(&admin, args, range, &topics, committed)?;
-        consumer.assign(bounds.iter().map(|one| one.place.clone())).map_err(failed)?;
-        for one in &bounds {
-            let from = Offset::new(one.from).ok_or_else(|| anyhow!("{}: offset {} is below 0", one.place, one.from))?;
-            consumer.seek(&one.place, from).map_err(failed)?;
-            ends.extend(one.to.map(|to| (one.place.clone(), to)));
-        }
-        if !ends.is_empty() && bounds.iter().all(|one| one.to.is_some_and(|to| one.from >= to)) {
-            return Ok(());
-        }
-    }
-    let interrupted = end_polls(&io, consumer.handle())?;
-    let reading =
-        Reading { out: BufWriter::with_capacity(64 << 10, out), look: &look, left: args.num.unwrap_or(u64::MAX), ends };
-    let ended = reading.run(&mut consumer, args, &interrupted);
-    consumer.close_sync(CLOSE);
-    match ended {
-        Ok(()) if interrupted.load(Ordering::Relaxed) => Err(Failure::Told(EXIT_INTERRUPTED)),
-        other => other,
-    }
+    Ok(settings)
 }
 
 /// A consumer's failure, with the exit code of what is behind it.
@@ -269,63 +256,100 @@ struct Bounds {
     to: Option<i64>,
 }
 
-/// The offsets of a range in each partition.
-fn bounds(
-    admin: &BlockingAdmin,
-    args: &ConsumeArgs,
-    range: OffsetRange,
-    topics: &[(String, Vec<i32>)],
+/// Gives the consumer its partitions, each from where it begins. Where they end, exclusive.
+fn assign(consumer: &mut Consumer, bounds: &[Bounds]) -> Result<BTreeMap<TopicPartition, i64>, Failure> {
+    consumer.assign(bounds.iter().map(|one| one.place.clone())).map_err(failed)?;
+    let mut ends = BTreeMap::new();
+    for one in bounds {
+        let from = Offset::new(one.from).ok_or_else(|| anyhow!("{}: offset {} is below 0", one.place, one.from))?;
+        consumer.seek(&one.place, from).map_err(failed)?;
+        ends.extend(one.to.map(|to| (one.place.clone(), to)));
+    }
+    Ok(ends)
+}
+
+/// What is to be read.
+struct Wanted<'w> {
+    args: &'w ConsumeArgs,
+    admin: BlockingAdmin,
+    topics: Vec<(String, Vec<i32>)>,
+    /// Whether a partition ends before the first open transaction.
     committed: bool,
-) -> Result<Vec<Bounds>, Failure> {
-    let places: Vec<(String, i32)> =
-        topics.iter().flat_map(|(name, partitions)| partitions.iter().map(move |one| (name.clone(), *one))).collect();
-    let ask = |spec: OffsetSpec| -> Result<BTreeMap<(String, i32), Option<i64>>, Failure> {
-        let asked = places.iter().map(|(topic, partition)| (topic.clone(), *partition, spec)).collect();
+}
+
+impl Wanted<'_> {
+    /// Joins the group. Where each partition ends, exclusive, when reading is to end there.
+    fn join_group(&self, consumer: &mut Consumer) -> Result<BTreeMap<TopicPartition, i64>, Failure> {
+        match self.args.regex {
+            true => consumer.subscribe_pattern(&self.args.topics.join("|")).map_err(failed)?,
+            false => consumer.subscribe(self.topics.iter().map(|(name, _)| name.as_str())).map_err(failed)?,
+        }
+        let mut ends = BTreeMap::new();
+        if self.args.exit {
+            // An end that is not told is an error: without it a partition would be read for ever.
+            for ((topic, partition), end) in self.offsets(OffsetSpec::Latest)? {
+                ends.extend(end.map(|end| (place(&topic, partition), end)));
+            }
+        }
+        Ok(ends)
+    }
+
+    fn places(&self) -> impl Iterator<Item = (String, i32)> {
+        self.topics.iter().flat_map(|(name, partitions)| partitions.iter().map(move |one| (name.clone(), *one)))
+    }
+
+    /// What the leader of each partition answers. Errors: the first that it does not tell.
+    fn offsets(&self, spec: OffsetSpec) -> Result<BTreeMap<(String, i32), Option<i64>>, Failure> {
+        let asked = self.places().map(|(topic, partition)| (topic, partition, spec)).collect();
         let mut offsets = BTreeMap::new();
-        for one in admin.list_offsets(asked, committed)? {
+        for one in self.admin.list_offsets(asked, self.committed)? {
             let offset = listed(&one)?;
             offsets.insert((one.topic, one.partition), offset);
         }
         Ok(offsets)
-    };
-    let starts = ask(OffsetSpec::Earliest)?;
-    let ends = ask(OffsetSpec::Latest)?;
-    let from_time = match range.from {
-        Begin::Time(moment) => ask(OffsetSpec::Timestamp(moment))?,
-        _ => BTreeMap::new(),
-    };
-    let to_time = match range.to {
-        Until::Time(moment) => ask(OffsetSpec::Timestamp(moment))?,
-        _ => BTreeMap::new(),
-    };
-    let mut found = Vec::new();
-    for at in &places {
-        let of = |offsets: &BTreeMap<(String, i32), Option<i64>>| offsets.get(at).copied().flatten();
-        let start = of(&starts).unwrap_or(0);
-        let end = of(&ends).unwrap_or(start);
-        let from = match range.from {
-            Begin::Start => start,
-            Begin::End => end,
-            Begin::Stored => return Err(anyhow!("--offset stored: that is a group's; say which with -g").into()),
-            Begin::At(offset) => offset,
-            Begin::AfterStart(count) => start.saturating_add(count),
-            Begin::BeforeEnd(count) => end.saturating_sub(count).max(start),
-            Begin::Time(_) => of(&from_time).unwrap_or(end),
-        };
-        let to = match range.to {
-            Until::Open if args.exit => Some(end),
-            Until::Open => None,
-            Until::End => Some(end),
-            Until::Before(offset) => Some(if args.exit { offset.min(end) } else { offset }),
-            // No record as late: everything there is comes before.
-            Until::Time(_) => Some(of(&to_time).unwrap_or(end)),
-        };
-        if (from < start || from > end) && matches!(range.from, Begin::At(_) | Begin::AfterStart(_)) {
-            return Err(anyhow!("{}-{}: offset {from} is not there: it has {start} to {end}", at.0, at.1).into());
-        }
-        found.push(Bounds { place: place(&at.0, at.1), from, to });
     }
-    Ok(found)
+
+    /// The offsets of a range in each partition.
+    fn bounds(&self, range: OffsetRange) -> Result<Vec<Bounds>, Failure> {
+        let starts = self.offsets(OffsetSpec::Earliest)?;
+        let ends = self.offsets(OffsetSpec::Latest)?;
+        let from_time = match range.from {
+            Begin::Time(moment) => self.offsets(OffsetSpec::Timestamp(moment))?,
+            _ => BTreeMap::new(),
+        };
+        let to_time = match range.to {
+            Until::Time(moment) => self.offsets(OffsetSpec::Timestamp(moment))?,
+            _ => BTreeMap::new(),
+        };
+        let mut found = Vec::new();
+        for at in self.places() {
+            let of = |offsets: &BTreeMap<(String, i32), Option<i64>>| offsets.get(&at).copied().flatten();
+            let start = of(&starts).unwrap_or(0);
+            let end = of(&ends).unwrap_or(start);
+            let from = match range.from {
+                Begin::Start => start,
+                Begin::End => end,
+                Begin::Stored => return Err(anyhow!("--offset stored: that is a group's; say which with -g").into()),
+                Begin::At(offset) => offset,
+                Begin::AfterStart(count) => start.saturating_add(count),
+                Begin::BeforeEnd(count) => end.saturating_sub(count).max(start),
+                Begin::Time(_) => of(&from_time).unwrap_or(end),
+            };
+            let to = match range.to {
+                Until::Open if self.args.exit => Some(end),
+                Until::Open => None,
+                Until::End => Some(end),
+                Until::Before(offset) => Some(if self.args.exit { offset.min(end) } else { offset }),
+                // No record as late: everything there is comes before.
+                Until::Time(_) => Some(of(&to_time).unwrap_or(end)),
+            };
+            if (from < start || from > end) && matches!(range.from, Begin::At(_) | Begin::AfterStart(_)) {
+                return Err(anyhow!("{}-{}: offset {from} is not there: it has {start} to {end}", at.0, at.1).into());
+            }
+            found.push(Bounds { place: place(&at.0, at.1), from, to });
+        }
+        Ok(found)
+    }
 }
 
 /// Records on their way out.

@@ -15,7 +15,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use super::connect::ConnectArgs;
-use super::group_reset::{Scope, Target, parse_scope, plan};
+use super::group_reset::{Move, Scope, Target, parse_scope, plan};
 use super::outcome::{Destroyed, Tally, confirm, tell_destroyed, with_hint};
 use super::show::{Output, OutputArgs, Table, capital, or_dash, write_json};
 use super::{Failure, unix_now_ms};
@@ -469,6 +469,37 @@ fn reset(
         return Err(anyhow!("group {}: it has committed nothing; name topics with --topic", args.group).into());
     }
     let moves = plan(admin, target, &places, &committed)?;
+    let tally = if args.execute { move_offsets(admin, &args.group, &moves)? } else { Tally::default() };
+    write_moves(&args.group, &moves, output, out)?;
+    if !args.execute {
+        connect.say("only planned: nothing was changed; --execute does it");
+    }
+    tally.end()
+}
+
+fn move_offsets(admin: &BlockingAdmin, group: &str, moves: &[Move]) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    let offsets = moves.iter().map(|one| NewCommittedOffset {
+        topic: one.topic.clone(),
+        partition: one.partition,
+        offset: one.to,
+        ..NewCommittedOffset::default()
+    });
+    for one in admin.alter_group_offsets(group.to_owned(), offsets.collect())? {
+        match &one.error {
+            None => tally.done(),
+            Some(error) if error.name == "UNKNOWN_MEMBER_ID" || error.name == "NON_EMPTY_GROUP" => tally.failed(
+                &format!("{}-{}", one.topic, one.partition),
+                "the group has members: offsets change only while nobody reads; stop its consumers first",
+            ),
+            Some(error) => tally.failed(&format!("{}-{}", one.topic, one.partition), error),
+        }
+    }
+    Ok(tally)
+}
+
+/// Where each offset is and where it is to be, done or not.
+fn write_moves(group: &str, moves: &[Move], output: Output, out: &mut dyn Write) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Line<'l> {
         group: &'l str,
@@ -477,53 +508,26 @@ fn reset(
         current_offset: Option<i64>,
         new_offset: i64,
     }
-    let mut tally = Tally::default();
-    if args.execute {
-        let offsets = moves.iter().map(|one| NewCommittedOffset {
-            topic: one.topic.clone(),
-            partition: one.partition,
-            offset: one.to,
-            ..NewCommittedOffset::default()
-        });
-        for one in admin.alter_group_offsets(args.group.clone(), offsets.collect())? {
-            match &one.error {
-                None => tally.done(),
-                Some(error) if error.name == "UNKNOWN_MEMBER_ID" || error.name == "NON_EMPTY_GROUP" => tally.failed(
-                    &format!("{}-{}", one.topic, one.partition),
-                    "the group has members: offsets change only while nobody reads; stop its consumers first",
-                ),
-                Some(error) => tally.failed(&format!("{}-{}", one.topic, one.partition), error),
-            }
-        }
-    }
-    let lines: Vec<Line<'_>> = moves
-        .iter()
-        .map(|one| Line {
-            group: &args.group,
-            topic: &one.topic,
-            partition: one.partition,
-            current_offset: one.from,
-            new_offset: one.to,
-        })
-        .collect();
     if output == Output::Json {
+        let lines: Vec<Line<'_>> = moves
+            .iter()
+            .map(|one| Line {
+                group,
+                topic: &one.topic,
+                partition: one.partition,
+                current_offset: one.from,
+                new_offset: one.to,
+            })
+            .collect();
         write_json(out, &lines)?;
     } else {
         let mut table = Table::new(&["TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET"]);
-        for line in &lines {
-            table.row([
-                line.topic.to_owned(),
-                line.partition.to_string(),
-                or_dash(line.current_offset),
-                line.new_offset.to_string(),
-            ]);
+        for one in moves {
+            table.row([one.topic.clone(), one.partition.to_string(), or_dash(one.from), one.to.to_string()]);
         }
         out.write_all(table.render().as_bytes())?;
     }
-    if !args.execute {
-        connect.say("only planned: nothing was changed; --execute does it");
-    }
-    tally.end()
+    Ok(())
 }
 
 fn delete(admin: &BlockingAdmin, args: &DeleteArgs, output: Output, out: &mut dyn Write) -> Result<(), Failure> {

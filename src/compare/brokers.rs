@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn processes_started_on_cores_may_use_only_those() {
-        let Some(core) = usable_cores().into_iter().next() else { return };
+        let core = usable_cores().into_iter().next().expect("this thread runs on some core");
         let output = on_cores(&[core], || Command::new("cat").arg("/proc/self/status").output()).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let allowed = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned();

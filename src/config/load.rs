@@ -1,8 +1,9 @@
 //! Gathers what was given: the file, the environment, the command line.
 //!
 //! Shell: reads the settings file and those it points to, and asks the host for its name and memory. Owns the precedence between
-//! sources and the names of the environment. Does not own what keys mean ([`super::settle`]). Source: the environment names of
-//! Apache Kafka's container image; KIP-297.
+//! sources and the names of the environment. Does not own what keys mean ([`super::settle`]). Always: of file, environment and
+//! command line the later wins, and each value keeps the place it was given at. Source: the environment names of Apache Kafka's
+//! container image; KIP-297.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! The start: from settings to a broker that answers, and from a signal back to nothing.
 //!
-//! Shell, on the main thread, which becomes the control thread. Order matters and is the order of the lines below: nothing
-//! on disk is touched before host, directories and listener are known to be good, and no client is let in before every
-//! log is open. Prints the few lines a person wants to see; everything else goes to the log.
+//! Shell, on the main thread, which becomes the control thread. Order matters and is the order of the lines of `serve`.
+//! Always: nothing on disk is touched before host, cores and ports are known to be good, no log before every directory is locked,
+//! and no client is let in before every log was tried. Prints the few lines a person wants to see; everything else goes to the log.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
@@ -17,6 +17,7 @@ use crossbeam_queue::ArrayQueue;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::Failure;
 use super::checkpoints;
@@ -28,7 +29,7 @@ use super::stop::{self, Signals, stop_shards};
 use crate::config::{BrokerSettings, Problem};
 use crate::controller::data_dirs::DataDirs;
 use crate::controller::image::Image;
-use crate::controller::{self, Advertised, Controller, Publisher, random_bits};
+use crate::controller::{self, Advertised, Controller, Opened, Publisher, random_bits};
 use crate::log::files;
 use crate::metrics::ShardMetrics;
 use crate::rt::{self, executor::Setup, hop};
@@ -119,6 +120,59 @@ pub(super) async fn serve(
     began: Instant,
     mut life: Life,
 ) -> Result<(), Failure> {
+    greet(&life, notes)?;
+    let cpus = cpus(&settings)?;
+    let Doors { listener, kafka, admin } = Doors::open(&settings).await?;
+    let dirs = open_dirs(&settings, &life)?;
+    let found = find(&dirs);
+    tell_layout(&life, &settings, &cpus, kafka);
+
+    let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
+    let shards = ShardPort { port, count: cpus.len() };
+    let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
+    let opened = open_metadata(&settings, &dirs, kafka, &life)?;
+    let checkpoints = known_checkpoints(&settings, &found, &opened.image())?;
+    let controller = opened.controller();
+    let (images, image) = watch::channel(opened.image());
+    let threads = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
+    let recovered = open_logs(&shards, &opened.image()).await?;
+    tell_recovery(&life, &recovered, &dirs);
+
+    let publisher = MeshPublisher { shards: shards.clone(), images, checkpoints: Arc::clone(&checkpoints) };
+    let commands = tokio::spawn(opened.run(publisher));
+    let facts = Arc::new(Facts {
+        shards: shards.clone(),
+        counters,
+        image,
+        started: Instant::now(),
+        phase: AtomicU8::new(Phase::Starting as u8),
+    });
+    let admin = answer_admin(admin, &facts)?;
+    let checkpointing =
+        tokio::spawn(checkpoint_now_and_then(shards.clone(), Arc::clone(&settings), Arc::clone(&checkpoints)));
+    let running = Running { settings, shards, threads, controller, commands, checkpoints, checkpointing, facts, dirs };
+
+    running.let_clients_in(listener).await?;
+    life.say(format_args!("ready: kafka={kafka} admin={admin} in {} ms", began.elapsed().as_millis()));
+    if let Some(path) = &options.ready_file {
+        write_ready_file(path, kafka, &admin)?;
+    }
+    life.ready(kafka);
+
+    life.ended().await;
+    let speaks = life.speaks();
+    if let Life::Process(signals) = life {
+        tokio::spawn(signals.end_at_next());
+    }
+    running.stop().await?;
+    if speaks {
+        eprintln!("stopped: every log flushed and closed");
+    }
+    Ok(())
+}
+
+/// The first lines: who starts, and what is odd about the settings and this host.
+fn greet(life: &Life, notes: &[Problem]) -> Result<(), Failure> {
     life.say(format_args!("ringlog {}", env!("CARGO_PKG_VERSION")));
     for note in notes {
         life.say(format_args!("note: {}: {}", note.place, note.message));
@@ -126,33 +180,57 @@ pub(super) async fn serve(
     for warning in rt::executor::probe_host().map_err(|error| Failure(error.to_string()))? {
         life.say(format_args!("warning: {warning}"));
     }
+    Ok(())
+}
 
-    let cpus = cpus(&settings)?;
-    let listener = bind(&settings)?;
-    let kafka = listener_address(&listener)?;
-    let admin = match settings.admin_listener {
-        Some(address) => Some(bind_admin(address).await?),
-        None => None,
-    };
+/// Ports that are bound, on which nobody is answered yet.
+struct Doors {
+    listener: OwnedFd,
+    /// Where the listener is.
+    kafka: SocketAddr,
+    admin: Option<TcpListener>,
+}
+
+impl Doors {
+    async fn open(settings: &BrokerSettings) -> Result<Self, Failure> {
+        let listener = bind(settings)?;
+        let kafka = listener_address(&listener)?;
+        let admin = match settings.admin_listener {
+            Some(address) => Some(bind_admin(address).await?),
+            None => None,
+        };
+        Ok(Self { listener, kafka, admin })
+    }
+}
+
+fn open_dirs(settings: &BrokerSettings, life: &Life) -> Result<DataDirs, Failure> {
     let dirs = DataDirs::open(&settings.log_dirs, settings.node_id, settings.cluster_id.as_deref(), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
     for note in &dirs.notes {
         life.say(format_args!("note: {note}"));
     }
-    let found = find(&dirs);
+    Ok(dirs)
+}
 
+/// Says what will run where, and what an acknowledgement is worth there.
+fn tell_layout(life: &Life, settings: &BrokerSettings, cpus: &[usize], kafka: SocketAddr) {
     life.say(format_args!("data: {}", paths(&settings.log_dirs)));
-    life.say(format_args!("shards: {} on cores {}", cpus.len(), numbers(&cpus)));
+    life.say(format_args!("shards: {} on cores {}", cpus.len(), numbers(cpus)));
     life.say(format_args!("listener: {}://{kafka}", settings.listener.name));
     if life.speaks() {
         let class = settings.topic_settings("", &BTreeMap::new()).ack_class();
-        life.say(format_args!("ack class: {class}; {}", flush_words(&settings)));
+        life.say(format_args!("ack class: {class}; {}", flush_words(settings)));
     }
+}
 
-    let (seeds, port) = hop::mesh::<ShardCall, ShardAnswer>(cpus.len(), INBOX_MESSAGES);
-    let shards = ShardPort { port, count: cpus.len() };
-    let counters: Vec<_> = (0..cpus.len()).map(|_| Arc::new(ShardMetrics::default())).collect();
-    let opened = controller::open(Arc::clone(&settings), &dirs, advertised(&settings, kafka), random_bits)
+/// Opens the metadata log, marks the directories as in use, and says what a crash had left.
+fn open_metadata(
+    settings: &Arc<BrokerSettings>,
+    dirs: &DataDirs,
+    kafka: SocketAddr,
+    life: &Life,
+) -> Result<Opened, Failure> {
+    let opened = controller::open(Arc::clone(settings), dirs, advertised(settings, kafka), random_bits)
         .map_err(|error| Failure(error.to_string()))?;
     // From here on a crash is a crash; whatever failed before leaves the marks of the last clean end.
     dirs.mark_running().map_err(|error| Failure(error.to_string()))?;
@@ -162,14 +240,21 @@ pub(super) async fn serve(
             opened.torn_bytes
         ));
     }
-
     if opened.removed_partitions > 0 {
         life.say(format_args!(
             "note: removed {} partitions of deleted topics that a crash had left",
             opened.removed_partitions
         ));
     }
+    Ok(opened)
+}
 
+/// The checkpoints of the last run, of those partitions that are still there.
+fn known_checkpoints(
+    settings: &BrokerSettings,
+    found: &[FoundDir],
+    image: &Image,
+) -> Result<Arc<Mutex<Checkpoints>>, Failure> {
     let known = settings.log_dirs.iter().cloned().zip(
         found
             .iter()
@@ -177,72 +262,69 @@ pub(super) async fn serve(
     );
     let mut checkpoints = Checkpoints::new(known);
     // A crash may have come between the end of a topic and this.
-    checkpoints.keep_those_of(&opened.image()).map_err(|error| Failure(format!("offset checkpoints: {error}")))?;
-    let checkpoints = Arc::new(Mutex::new(checkpoints));
+    checkpoints.keep_those_of(image).map_err(|error| Failure(format!("offset checkpoints: {error}")))?;
+    Ok(Arc::new(Mutex::new(checkpoints)))
+}
 
-    let controller = opened.controller();
-    let (images, image) = watch::channel(opened.image());
-    let running = start_shards(&settings, cpus, seeds, &controller, &image, &found, &counters)?;
-    let recovered = open_logs(&shards, &opened.image()).await?;
+fn tell_recovery(life: &Life, recovered: &ApplyReport, dirs: &DataDirs) {
     let clean = dirs.dirs.iter().all(|dir| dir.clean);
-    life.say(format_args!("{}", recovery_words(&recovered, clean)));
+    life.say(format_args!("{}", recovery_words(recovered, clean)));
     for (name, reason) in &recovered.failed {
         life.say(format_args!("offline: {name}: {reason}"));
     }
-    let publisher = MeshPublisher { shards: shards.clone(), images, checkpoints: Arc::clone(&checkpoints) };
-    let commands = tokio::spawn(opened.run(publisher));
+}
 
-    let facts = Arc::new(Facts {
-        shards: shards.clone(),
-        counters,
-        image,
-        started: Instant::now(),
-        phase: AtomicU8::new(Phase::Starting as u8),
-    });
-    let admin_address = admin.as_ref().map(|admin| admin.local_addr()).transpose();
-    let admin_address = admin_address.map_err(|error| Failure(format!("admin.listener: {error}")))?;
-    if let Some(admin) = admin {
-        tokio::spawn(axum::serve(admin, http::router(Arc::clone(&facts))).into_future());
-    }
-    let checkpointing =
-        tokio::spawn(checkpoint_now_and_then(shards.clone(), Arc::clone(&settings), Arc::clone(&checkpoints)));
+/// Answers on the admin port from now on. Returns where that is; `off` when there is none.
+fn answer_admin(admin: Option<TcpListener>, facts: &Arc<Facts>) -> Result<String, Failure> {
+    let Some(admin) = admin else { return Ok("off".to_owned()) };
+    let address = admin.local_addr().map_err(|error| Failure(format!("admin.listener: {error}")))?;
+    tokio::spawn(axum::serve(admin, http::router(Arc::clone(facts))).into_future());
+    Ok(address.to_string())
+}
 
-    shards
-        .port
-        .call(0, ShardCall::Listen(listener))
-        .await
-        .map_err(|_| Failure("shard 0 ended during start-up; see the log above".to_owned()))?;
-    facts.enter(Phase::Ready);
-    let admin_text = admin_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
-    life.say(format_args!("ready: kafka={kafka} admin={admin_text} in {} ms", began.elapsed().as_millis()));
-    if let Some(path) = &options.ready_file {
-        write_ready_file(path, kafka, &admin_text)?;
+/// A broker whose logs are open.
+struct Running {
+    settings: Arc<BrokerSettings>,
+    shards: ShardPort,
+    threads: rt::executor::Shards,
+    controller: Controller,
+    /// Works on the controller's commands.
+    commands: JoinHandle<()>,
+    checkpoints: Arc<Mutex<Checkpoints>>,
+    checkpointing: JoinHandle<()>,
+    facts: Arc<Facts>,
+    /// Last, since the locks on them are the last to go.
+    dirs: DataDirs,
+}
+
+impl Running {
+    async fn let_clients_in(&self, listener: OwnedFd) -> Result<(), Failure> {
+        self.shards
+            .port
+            .call(0, ShardCall::Listen(listener))
+            .await
+            .map_err(|_| Failure("shard 0 ended during start-up; see the log above".to_owned()))?;
+        self.facts.enter(Phase::Ready);
+        Ok(())
     }
 
-    life.ready(kafka);
-
-    life.ended().await;
-    let speaks = life.speaks();
-    if let Life::Process(signals) = life {
-        tokio::spawn(signals.end_at_next());
+    /// Finishes what was accepted, closes every log and records how that went. Errors: what was left undone.
+    async fn stop(self) -> Result<(), Failure> {
+        let Self { settings, shards, threads, controller, commands, checkpoints, checkpointing, facts, dirs } = self;
+        facts.enter(Phase::Draining);
+        checkpointing.abort();
+        controller.stop().await;
+        if commands.await.is_err() {
+            tracing::error!("the controller ended badly");
+        }
+        let closed = stop_shards(&shards, settings.log_dirs.len()).await;
+        // Before the threads are waited for: one that hangs in its device must not cost the other logs their clean end.
+        let finished = finish(&settings, &dirs, &mut *checkpoints.lock().await, &closed);
+        let joined = join_shards(threads).await;
+        // The directories stay locked until nothing of this process can write there, or it ends.
+        drop(dirs);
+        finished.and(joined)
     }
-    facts.enter(Phase::Draining);
-    checkpointing.abort();
-    controller.stop().await;
-    if commands.await.is_err() {
-        tracing::error!("the controller ended badly");
-    }
-    let closed = stop_shards(&shards, settings.log_dirs.len()).await;
-    // Before the threads are waited for: one that hangs in its device must not cost the other logs their clean end.
-    let finished = finish(&settings, &dirs, &mut *checkpoints.lock().await, &closed);
-    let joined = join_shards(running).await;
-    // The directories stay locked until nothing of this process can write there, or it ends.
-    drop(dirs);
-    finished.and(joined)?;
-    if speaks {
-        eprintln!("stopped: every log flushed and closed");
-    }
-    Ok(())
 }
 
 /// Waits for the shards' threads, which end at once where they have closed their logs.

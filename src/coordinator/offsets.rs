@@ -1,7 +1,8 @@
 //! The committed offsets of one group: what to remember, what to tell, what to forget.
 //!
 //! Pure. Owns the offsets that are durable; not those on their way to the log (`partition`), nor whether the sender may
-//! commit (`group`). Source: Kafka's OffsetCommit, OffsetFetch, OffsetDelete; KIP-211 (when offsets of living and empty
+//! commit (`group`). Always: an offset is kept as its record has it, so that a restart changes nothing; while a group rebalances
+//! none of its offsets expires. Source: Kafka's OffsetCommit, OffsetFetch, OffsetDelete; KIP-211 (when offsets of living and empty
 //! groups expire), KIP-186, KIP-320 (leader epochs).
 
 use std::collections::BTreeMap;

@@ -206,14 +206,8 @@ impl StartedShard {
             .ring_depth(memory.ring_depth)
             .preempt_timer(preempt_every())
             .spawn(move || async move {
-                let listener = glommio::spawn_local(listen_for_kicks(progress.clone()));
-                let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
-                let prepared = match own {
-                    Ok(own) => prepare(&probes).await.map(|()| own),
-                    Err(error) => Err(StartError::Other(format!("shard {index}: /proc/self/fd: {error}"))),
-                };
-                listener.cancel().await;
-                let rings = match prepared {
+                let own = guard(index, &probes, &rings_before, progress.clone()).await;
+                let rings = match own {
                     Ok(rings) => rings,
                     Err(error) => {
                         shared.finish();
@@ -235,21 +229,7 @@ impl StartedShard {
                 result
             })
             .map_err(|error| explain(index, &error))?;
-        // The watchdog does not look yet, and glommio can park with the start among its forgotten tasks. Before the first of
-        // them has run there is nobody to wake.
-        let mut listener: Option<Waker> = None;
-        let is_ready = loop {
-            match started.recv_timeout(START_KICK_EVERY) {
-                Ok(Progress::Listening(waker)) => listener = Some(waker),
-                Ok(Progress::Ready) => break true,
-                Err(mpsc::RecvTimeoutError::Disconnected) => break false,
-                Err(mpsc::RecvTimeoutError::Timeout) => match &listener {
-                    Some(waker) => waker.wake_by_ref(),
-                    None => asleep_in_io_uring(handle.thread().name()).into_iter().for_each(raw::interrupt),
-                },
-            }
-        };
-        if is_ready {
+        if await_ready(&started, handle.thread().name()) {
             drop(starting);
             return Ok(Self { handle, pulse, go });
         }
@@ -271,6 +251,42 @@ impl StartedShard {
         // The error that made us give up is the one to report.
         let _ = self.handle.join();
     }
+}
+
+/// Waits until an executor is ready; false when it ended before. `name` is its thread's.
+///
+/// The watchdog does not look yet, and glommio can park with the start among its forgotten tasks. Before the first of them has
+/// run there is nobody to wake.
+fn await_ready(started: &mpsc::Receiver<Progress>, name: Option<&str>) -> bool {
+    let mut listener: Option<Waker> = None;
+    loop {
+        match started.recv_timeout(START_KICK_EVERY) {
+            Ok(Progress::Listening(waker)) => listener = Some(waker),
+            Ok(Progress::Ready) => return true,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+            Err(mpsc::RecvTimeoutError::Timeout) => match &listener {
+                Some(waker) => waker.wake_by_ref(),
+                None => asleep_in_io_uring(name).into_iter().for_each(raw::interrupt),
+            },
+        }
+    }
+}
+
+/// The first that runs on an executor, so that it can be kicked from the start: the guards, and which rings are its own.
+async fn guard(
+    index: ShardIndex,
+    probes: &[PathBuf],
+    rings_before: &[RawFd],
+    progress: mpsc::Sender<Progress>,
+) -> Result<Vec<RawFd>, StartError> {
+    let listener = glommio::spawn_local(listen_for_kicks(progress));
+    let own = rings().map(|all| all.into_iter().filter(|ring| !rings_before.contains(ring)).collect());
+    let prepared = match own {
+        Ok(own) => prepare(probes).await.map(|()| own),
+        Err(error) => Err(StartError::Other(format!("shard {index}: /proc/self/fd: {error}"))),
+    };
+    listener.cancel().await;
+    prepared
 }
 
 /// Runs a shard's main future with heartbeats, and ends its tasks after it.

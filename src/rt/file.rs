@@ -119,7 +119,7 @@ impl DirectFile {
                     self.write_at(&buffer, position).await?;
                     return Err(fault::error());
                 }
-                Fault::Write | Fault::Sync | Fault::SlowSync => return Err(fault::error()),
+                Fault::Write | Fault::Sync | Fault::SlowSync | Fault::Full => return Err(fault::error()),
             }
         }
         let written = self.write_at(&buffer, position).await?;
@@ -170,6 +170,9 @@ impl DirectFile {
     /// file system cannot allocate ahead, the file only grows.
     pub async fn preallocate(&self, len: u64) -> io::Result<()> {
         let recording = record::preallocate(self.0.recorded, len);
+        if fault::strike(Operation::Allocate, self.0.file.as_raw_fd()).is_some() {
+            return Err(fault::no_space());
+        }
         match counted(self.0.file.pre_allocate(len, false)).await {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 if self.len().await? < len {

@@ -2,7 +2,7 @@
 //! naming glommio's own descriptors, waiting for a descriptor through glommio's ring, asking the kernel whether io_uring is
 //! allowed, and interrupting a thread.
 //!
-//! Owns nothing and decides nothing. Every function is safe to call; what makes it so stands at its block.
+//! Owns nothing and decides nothing. Always: every function is safe to call, and what makes it so stands at its block.
 #![allow(unsafe_code)]
 
 use std::future::Future;

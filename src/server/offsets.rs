@@ -1,6 +1,7 @@
 //! ListOffsets (2) and OffsetForLeaderEpoch (23): positions in logs.
 //!
 //! Shell. Owns the meaning of the numbers below zero that stand for positions; the owners of the partitions look them up.
+//! Always: answers stand in the order of the questions; a partition that ListOffsets names twice is asked of nobody, and refused.
 //! Source: KIP-79, KIP-207, KIP-320, KIP-405, KIP-734.
 
 use std::collections::HashSet;

@@ -1,8 +1,9 @@
 //! Which shard owns a partition, and how a request splits over shards.
 //!
 //! Pure. Owns no state: the owner is a function of the partition's id and the number of shards alone, so every core finds
-//! it without asking anyone, and a restart with as many shards finds the same owner. Source: rendezvous (highest random
-//! weight) hashing, Thaler and Ravishankar 1996.
+//! it without asking anyone, and a restart with as many shards finds the same owner. Always: each item of a request is in
+//! one group, and its answer comes back to its own place. Source: rendezvous (highest random weight) hashing, Thaler and
+//! Ravishankar 1996.
 
 use std::ops::Deref;
 

@@ -8,6 +8,6 @@ tests=("$@")
 command -v mvn > /dev/null || { skip library 'no mvn on this machine'; summary; exit; }
 start_broker kafka "$work/kafka" || { summary; exit; }
 export RINGLOG_TEST_BOOTSTRAP=$bootstrap
-for test in "${tests[@]}"; do check "kafka/$test" 240 cargo test --quiet --manifest-path "$root/Cargo.toml" --test "$test" || true; done
+for test in "${tests[@]}"; do check "kafka/$test" 240 cargo test --quiet --manifest-path "$root/Cargo.toml" --test "$test" -- --include-ignored || true; done
 stop_broker || failed=$((failed + 1))
 summary

@@ -152,7 +152,32 @@ fn bracketed(names: &[&str]) -> String {
 }
 
 fn check(words: &Words) -> Result<(), Stop> {
-    let usage = |why: String| Err(Stop::Usage(why));
+    check_companions(words)?;
+    if ACTIONS.iter().filter(|name| words.has(name)).count() != 1 {
+        let actions: Vec<String> = ACTIONS.iter().map(|name| format!("--{name}")).collect();
+        return Err(Stop::Usage(format!("Command must include exactly one action: {}.", actions.join(", "))));
+    }
+    if !words.has("validate-regex") {
+        words.require(&["bootstrap-server"]).map_err(Stop::Usage)?;
+    }
+    if words.has("describe") {
+        check_describe(words).map_err(Stop::Usage)?;
+    }
+    if words.has("delete") {
+        check_delete(words).map_err(Stop::Usage)?;
+    }
+    if words.has("delete-offsets") && !(words.has("group") && words.has("topic")) {
+        let wanted = bracketed(&["topic", "group"]);
+        return Err(Stop::Usage(format!("Option [delete-offsets] takes the following options: {wanted}")));
+    }
+    if words.has("reset-offsets") {
+        check_reset(words).map_err(Stop::Usage)?;
+    }
+    words.refuse_beside("group", &["all-groups"]).map_err(Stop::Usage)
+}
+
+/// Options that mean something only beside certain actions; Kafka looks at them first.
+fn check_companions(words: &Words) -> Result<(), Stop> {
     for (name, with) in [
         ("members", &["describe"][..]),
         ("offsets", &["describe"]),
@@ -167,82 +192,63 @@ fn check(words: &Words) -> Result<(), Stop> {
             )));
         }
     }
-    if ACTIONS.iter().filter(|name| words.has(name)).count() != 1 {
-        let actions: Vec<String> = ACTIONS.iter().map(|name| format!("--{name}")).collect();
-        return usage(format!("Command must include exactly one action: {}.", actions.join(", ")));
+    Ok(())
+}
+
+/// Refuses `action` without a word of which groups.
+fn require_groups(words: &Words, action: &str) -> Result<(), String> {
+    match words.has("group") || words.has("all-groups") {
+        true => Ok(()),
+        false => Err(format!("Option [{action}] takes one of these options: {}", bracketed(&["all-groups", "group"]))),
     }
-    if !words.has("validate-regex") {
-        words.require(&["bootstrap-server"]).map_err(Stop::Usage)?;
+}
+
+fn check_describe(words: &Words) -> Result<(), String> {
+    require_groups(words, "describe")?;
+    let kinds = ["members", "offsets", "state"];
+    if kinds.iter().filter(|name| words.has(name)).count() > 1 {
+        return Err(format!("Option [describe] takes at most one of these options: {}", bracketed(&kinds)));
     }
-    let chosen = words.has("group") || words.has("all-groups");
-    let groups = ["all-groups", "group"];
-    if words.has("describe") {
-        if !chosen {
-            return usage(format!("Option [describe] takes one of these options: {}", bracketed(&groups)));
-        }
-        let kinds = ["members", "offsets", "state"];
-        if kinds.iter().filter(|name| words.has(name)).count() > 1 {
-            return usage(format!("Option [describe] takes at most one of these options: {}", bracketed(&kinds)));
-        }
-        if words.values("state").next().is_some() {
-            return usage("Option [describe] does not take a value for [state]".to_owned());
-        }
+    if words.values("state").next().is_some() {
+        return Err("Option [describe] does not take a value for [state]".to_owned());
     }
-    if words.has("delete") {
-        if !chosen {
-            return usage(format!("Option [delete] takes one of these options: {}", bracketed(&groups)));
-        }
-        if words.has("topic") {
-            return usage(
-                "The consumer does not support topic-specific offset deletion from a consumer group.".to_owned(),
-            );
-        }
+    Ok(())
+}
+
+fn check_delete(words: &Words) -> Result<(), String> {
+    require_groups(words, "delete")?;
+    if words.has("topic") {
+        return Err("The consumer does not support topic-specific offset deletion from a consumer group.".to_owned());
     }
-    if words.has("delete-offsets") && !(words.has("group") && words.has("topic")) {
-        return usage(format!(
-            "Option [delete-offsets] takes the following options: {}",
-            bracketed(&["topic", "group"])
-        ));
+    Ok(())
+}
+
+fn check_reset(words: &Words) -> Result<(), String> {
+    if words.has("dry-run") && words.has("execute") {
+        return Err("Option [reset-offsets] only accepts one of [execute] and [dry-run]".to_owned());
     }
-    if words.has("reset-offsets") {
-        if words.has("dry-run") && words.has("execute") {
-            return usage("Option [reset-offsets] only accepts one of [execute] and [dry-run]".to_owned());
-        }
-        if !words.has("dry-run") && !words.has("execute") {
-            eprintln!(
-                "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require either \
-                 --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting this \
-                 command and want to keep the current default behavior without prompting."
-            );
-        }
-        if !chosen {
-            return usage(format!("Option [reset-offsets] takes one of these options: {}", bracketed(&groups)));
-        }
-        // In the order the tool looks at them.
-        for scenario in [
-            "to-offset",
-            "to-datetime",
-            "by-duration",
-            "to-earliest",
-            "to-latest",
-            "shift-by",
-            "to-current",
-            "from-file",
-        ] {
-            words.refuse_beside(scenario, SCENARIOS).map_err(Stop::Usage)?;
-        }
-        if !SCENARIOS.iter().any(|name| words.has(name)) {
-            return usage(format!(
-                "Option '[reset-offsets]' requires one of the following scenarios: [{}]",
-                bracketed(SCENARIOS)
-            ));
-        }
-        if !["topic", "all-topics", "from-file"].iter().any(|name| words.has(name)) {
-            return usage("One of the reset scopes should be defined: --all-topics, --topic.".to_owned());
-        }
-        words.refuse_beside("topic", &["all-topics"]).map_err(Stop::Usage)?;
+    if !words.has("dry-run") && !words.has("execute") {
+        eprintln!(
+            "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require either \
+             --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting this \
+             command and want to keep the current default behavior without prompting."
+        );
     }
-    words.refuse_beside("group", &["all-groups"]).map_err(Stop::Usage)
+    require_groups(words, "reset-offsets")?;
+    // In the order Kafka looks at them.
+    for scenario in
+        ["to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "shift-by", "to-current", "from-file"]
+    {
+        words.refuse_beside(scenario, SCENARIOS)?;
+    }
+    if !SCENARIOS.iter().any(|name| words.has(name)) {
+        let wanted = bracketed(SCENARIOS);
+        return Err(format!("Option '[reset-offsets]' requires one of the following scenarios: [{wanted}]"));
+    }
+    if !["topic", "all-topics", "from-file"].iter().any(|name| words.has(name)) {
+        return Err("One of the reset scopes should be defined: --all-topics, --topic.".to_owned());
+    }
+    words.refuse_beside("topic", &["all-topics"])
 }
 
 /// The names of all consumer groups; those of other protocols are not this tool's.

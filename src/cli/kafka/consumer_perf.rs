@@ -14,7 +14,7 @@ use super::perf::DateFormat;
 use super::topics::topic_pattern;
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, config_exception, key_values};
 use crate::cli::unix_now_ms;
-use crate::client::consumer::{ConsumerHandle, Heard, RebalanceListener};
+use crate::client::consumer::{ConsumerHandle, Heard, RebalanceListener, RecordBatch};
 use crate::client::{Consumer, ConsumerError, ConsumerSettings};
 use crate::types::TopicPartition;
 
@@ -51,6 +51,9 @@ const FLAGS: &[Flag] = &[
 ];
 
 const MIB: f64 = 1024.0 * 1024.0;
+/// The names of the columns behind the moments.
+const COLUMNS: &str = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, \
+                       fetch.MB.sec, fetch.nMsg.sec";
 
 struct Call {
     topic: Option<String>,
@@ -104,83 +107,132 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let call = check(words, desk)?;
     if call.header {
         let times = if call.detailed.is_some() { "time, threadId" } else { "start.time, end.time" };
-        writeln!(
-            desk.out,
-            "{times}, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, \
-             fetch.nMsg.sec"
-        )?;
+        writeln!(desk.out, "{times}, {COLUMNS}")?;
         desk.out.flush()?;
     }
     let io = client_thread()?;
     let failed = |error: ConsumerError| Stop::Said(error.to_string());
     let mut consumer = Consumer::on(&io, call.settings.clone());
-    let (begun, begun_at) = (Instant::now(), unix_now_ms());
-    let share = Arc::new(AtomicU64::new(u64::MAX));
-    consumer.set_listener(FirstShare(Arc::clone(&share), begun));
+    let mut measured = Measured::begin(&call);
+    consumer.set_listener(FirstShare(Arc::clone(&measured.share), measured.begun));
     match (&call.topic, &call.include) {
         (Some(topic), _) => consumer.subscribe([topic]).map_err(failed)?,
         (None, Some(pattern)) => consumer.subscribe_pattern(pattern).map_err(failed)?,
         (None, None) => {}
     }
-    let zone = TimeZone::system();
-    let rebalance = || Some(share.load(Ordering::Relaxed)).filter(|ms| *ms != u64::MAX);
-    let mut read = Read::default();
-    let (mut last_row, mut at_row) = (begun, Read::default());
-    let mut last_record = begun;
-    while read.records < call.records && last_record.elapsed() <= call.timeout {
+    let mut last_record = measured.begun;
+    while measured.read.records < call.records && last_record.elapsed() <= call.timeout {
         let batches = match consumer.poll_batches_sync(Duration::from_millis(100)) {
             Ok(batches) => batches,
             Err(error) if error.retriable() => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        for batch in &batches {
-            for view in batch.iter() {
-                let view = view.map_err(|why| Stop::Said(format!("a damaged batch: {why}")))?;
-                read.records += 1;
-                read.bytes += (view.key.map_or(0, <[u8]>::len) + view.value.map_or(0, <[u8]>::len)) as u64;
-            }
-        }
+        measured.count(&batches)?;
         if !batches.is_empty() {
             last_record = Instant::now();
         }
         if let Some(interval) = call.detailed
-            && last_row.elapsed() >= interval
+            && measured.last_row.elapsed() >= interval
         {
-            let elapsed = last_row.elapsed().as_secs_f64() * 1000.0;
-            let part = Read { records: read.records - at_row.records, bytes: read.bytes - at_row.bytes };
-            let rebalance_ms = if at_row.records == 0 { rebalance().unwrap_or(0) } else { 0 };
-            let row = columns(part, read, elapsed, elapsed - rebalance_ms as f64, rebalance_ms);
-            writeln!(desk.out, "{}, 0, {row}", call.dates.format(unix_now_ms(), &zone))?;
-            desk.out.flush()?;
-            (last_row, at_row) = (Instant::now(), read);
+            measured.write_interval(desk)?;
         }
     }
-    let elapsed_ms = begun.elapsed().as_millis() as u64;
-    let ended_at = begun_at.saturating_add(i64::try_from(elapsed_ms).unwrap_or(0));
     if call.detailed.is_none() {
-        // Nothing was dealt out: all of the time went there.
-        let rebalance_ms = rebalance().unwrap_or(elapsed_ms);
-        let fetch_ms = elapsed_ms.saturating_sub(rebalance_ms);
-        let row = columns(read, read, elapsed_ms as f64, fetch_ms as f64, rebalance_ms);
-        writeln!(desk.out, "{}, {}, {row}", call.dates.format(begun_at, &zone), call.dates.format(ended_at, &zone))?;
+        measured.write_whole(desk)?;
     }
     if call.print_metrics {
-        let metrics = consumer.metrics();
-        let rows = [
-            ("fetch-total", metrics.fetches),
-            ("bytes-consumed-total", metrics.fetched_bytes),
-            ("records-consumed-total", metrics.records),
-            ("rebalance-total", metrics.rebalances),
-            ("commit-total", metrics.commits),
-        ]
-        .map(|(name, count)| (format!("consumer-metrics:{name}:{{client-id=perf-consumer-client}}"), count));
-        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        writeln!(desk.out, "\n{:<width$}   Value", "Metric Name")?;
-        for (name, count) in rows {
-            writeln!(desk.out, "{name:<width$} : {count}.000")?;
-        }
+        write_metrics(&consumer, desk)?;
     }
     consumer.close_sync(Duration::from_secs(10));
+    Ok(())
+}
+
+/// What was read so far, and when.
+struct Measured<'c> {
+    dates: &'c DateFormat,
+    zone: TimeZone,
+    begun: Instant,
+    begun_at: i64,
+    /// See [`FirstShare`].
+    share: Arc<AtomicU64>,
+    read: Read,
+    /// When an interval's row was written last, and what had been read by then.
+    last_row: Instant,
+    read_at_row: Read,
+}
+
+impl<'c> Measured<'c> {
+    fn begin(call: &'c Call) -> Self {
+        let (begun, begun_at) = (Instant::now(), unix_now_ms());
+        Self {
+            dates: &call.dates,
+            zone: TimeZone::system(),
+            begun,
+            begun_at,
+            share: Arc::new(AtomicU64::new(u64::MAX)),
+            read: Read::default(),
+            last_row: begun,
+            read_at_row: Read::default(),
+        }
+    }
+
+    fn count(&mut self, batches: &[RecordBatch]) -> Result<(), Stop> {
+        for batch in batches {
+            for view in batch.iter() {
+                let view = view.map_err(|why| Stop::Said(format!("a damaged batch: {why}")))?;
+                self.read.records += 1;
+                self.read.bytes += (view.key.map_or(0, <[u8]>::len) + view.value.map_or(0, <[u8]>::len)) as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn rebalance_ms(&self) -> Option<u64> {
+        Some(self.share.load(Ordering::Relaxed)).filter(|ms| *ms != u64::MAX)
+    }
+
+    /// The row of the interval that ends now.
+    fn write_interval(&mut self, desk: &mut Desk<'_>) -> Result<(), Stop> {
+        let (read, before) = (self.read, self.read_at_row);
+        let elapsed = self.last_row.elapsed().as_secs_f64() * 1000.0;
+        let part = Read { records: read.records - before.records, bytes: read.bytes - before.bytes };
+        let rebalance_ms = if before.records == 0 { self.rebalance_ms().unwrap_or(0) } else { 0 };
+        let row = columns(part, read, elapsed, elapsed - rebalance_ms as f64, rebalance_ms);
+        writeln!(desk.out, "{}, 0, {row}", self.dates.format(unix_now_ms(), &self.zone))?;
+        desk.out.flush()?;
+        (self.last_row, self.read_at_row) = (Instant::now(), read);
+        Ok(())
+    }
+
+    /// The one row without intervals.
+    fn write_whole(&self, desk: &mut Desk<'_>) -> Result<(), Stop> {
+        let elapsed_ms = self.begun.elapsed().as_millis() as u64;
+        let ended_at = self.begun_at.saturating_add(i64::try_from(elapsed_ms).unwrap_or(0));
+        // Nothing was dealt out: all of the time went there.
+        let rebalance_ms = self.rebalance_ms().unwrap_or(elapsed_ms);
+        let fetch_ms = elapsed_ms.saturating_sub(rebalance_ms);
+        let row = columns(self.read, self.read, elapsed_ms as f64, fetch_ms as f64, rebalance_ms);
+        let moment = |at: i64| self.dates.format(at, &self.zone);
+        writeln!(desk.out, "{}, {}, {row}", moment(self.begun_at), moment(ended_at))?;
+        Ok(())
+    }
+}
+
+fn write_metrics(consumer: &Consumer, desk: &mut Desk<'_>) -> Result<(), Stop> {
+    let metrics = consumer.metrics();
+    let rows = [
+        ("fetch-total", metrics.fetches),
+        ("bytes-consumed-total", metrics.fetched_bytes),
+        ("records-consumed-total", metrics.records),
+        ("rebalance-total", metrics.rebalances),
+        ("commit-total", metrics.commits),
+    ]
+    .map(|(name, count)| (format!("consumer-metrics:{name}:{{client-id=perf-consumer-client}}"), count));
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    writeln!(desk.out, "\n{:<width$}   Value", "Metric Name")?;
+    for (name, count) in rows {
+        writeln!(desk.out, "{name:<width$} : {count}.000")?;
+    }
     Ok(())
 }
 
@@ -210,39 +262,8 @@ fn check(words: &Words, desk: &mut Desk<'_>) -> Result<Call, Stop> {
     if interval <= 0 {
         return Err(Stop::Usage("Reporting interval must be greater than 0.".to_owned()));
     }
-    let dates = words.value("date-format").map_err(said)?.unwrap_or("yyyy-MM-dd HH:mm:ss:SSS");
-    // Java finds out when it has written the header.
-    let dates = match DateFormat::parse(dates) {
-        Ok(dates) => dates,
-        Err(why) => {
-            if !words.has("hide-header") {
-                writeln!(
-                    desk.out,
-                    "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, \
-                     fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
-                )?;
-            }
-            return Err(Stop::Said(why));
-        }
-    };
-    let file = words.value("command-config").map_err(said)?.or(words.value("consumer.config").map_err(said)?);
-    let mut access = Access::new(words.value("bootstrap-server").map_err(said)?.unwrap_or_default(), file);
-    access.properties = key_values(words.values("command-property"));
-    let option =
-        |name: &str, default: &str| words.value(name).map(|value| value.unwrap_or(default).to_owned()).map_err(said);
-    let group = option("group", &format!("perf-consumer-{}", fastrand::u32(1..100_000)))?;
-    for (key, value) in [
-        ("group.id", group),
-        ("receive.buffer.bytes", option("socket-buffer-size", "2097152")?),
-        ("max.partition.fetch.bytes", option("fetch-size", "1048576")?),
-        ("auto.offset.reset", if words.has("from-latest") { "latest" } else { "earliest" }.to_owned()),
-        ("check.crcs", "false".to_owned()),
-    ] {
-        access.properties.push((key.to_owned(), value));
-    }
-    let settings = access
-        .settings(&[("client.id", "perf-consumer-client".to_owned())])
-        .map_err(|error| Stop::Said(config_exception(&error)))?;
+    let dates = dates(words, desk)?;
+    let settings = settings(words)?;
     let include = words.value("include").map_err(said)?;
     if let Some(text) = include {
         topic_pattern(text).map_err(Stop::Said)?;
@@ -258,6 +279,42 @@ fn check(words: &Words, desk: &mut Desk<'_>) -> Result<Call, Stop> {
         print_metrics: words.has("print-metrics"),
         settings,
     })
+}
+
+fn dates(words: &Words, desk: &mut Desk<'_>) -> Result<DateFormat, Stop> {
+    let pattern = words.value("date-format").map_err(Stop::Said)?.unwrap_or("yyyy-MM-dd HH:mm:ss:SSS");
+    match DateFormat::parse(pattern) {
+        Ok(dates) => Ok(dates),
+        Err(why) => {
+            // Java finds out when it has written the header.
+            if !words.has("hide-header") {
+                writeln!(desk.out, "start.time, end.time, {COLUMNS}")?;
+            }
+            Err(Stop::Said(why))
+        }
+    }
+}
+
+/// The consumer's settings, of the file, of the command line, and those the options stand for.
+fn settings(words: &Words) -> Result<ConsumerSettings, Stop> {
+    let value = |name: &str| words.value(name).map_err(Stop::Said);
+    let file = value("command-config")?.or(value("consumer.config")?);
+    let mut access = Access::new(value("bootstrap-server")?.unwrap_or_default(), file);
+    access.properties = key_values(words.values("command-property"));
+    let option = |name: &str, default: &str| value(name).map(|value| value.unwrap_or(default).to_owned());
+    let group = option("group", &format!("perf-consumer-{}", fastrand::u32(1..100_000)))?;
+    for (key, value) in [
+        ("group.id", group),
+        ("receive.buffer.bytes", option("socket-buffer-size", "2097152")?),
+        ("max.partition.fetch.bytes", option("fetch-size", "1048576")?),
+        ("auto.offset.reset", if words.has("from-latest") { "latest" } else { "earliest" }.to_owned()),
+        ("check.crcs", "false".to_owned()),
+    ] {
+        access.properties.push((key.to_owned(), value));
+    }
+    access
+        .settings(&[("client.id", "perf-consumer-client".to_owned())])
+        .map_err(|error| Stop::Said(config_exception(&error)))
 }
 
 #[cfg(test)]

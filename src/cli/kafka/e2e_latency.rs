@@ -10,8 +10,8 @@ use super::exceptions::spelled_call;
 use super::options::{Flag, Manner, Words, maybe, switch, value};
 use super::perf::percentile;
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, config_exception};
-use crate::client::admin::NewTopic;
-use crate::client::{Consumer, ConsumerError, ConsumerSettings, Producer, ProducerRecord, ProducerSettings};
+use crate::client::admin::{BlockingAdmin, NewTopic};
+use crate::client::{ClientError, Consumer, ConsumerError, ConsumerSettings, Producer, ProducerRecord, ProducerSettings};
 use crate::types::{PartitionIndex, TopicPartition};
 
 pub(super) const TOOL: Tool = Tool {
@@ -71,22 +71,8 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let io = client_thread()?;
     let mut access = Access::new(&call.bootstrap, call.file.as_deref());
     let admin = access.admin(&io).map_err(Stop::Said)?;
-    let told = |error: crate::client::ClientError| Stop::Said(spelled_call(&error));
-    let missing = |topics: &[crate::client::admin::TopicDescription]| topics.iter().any(|topic| topic.error.is_some());
-    if missing(&admin.describe_topics(vec![call.topic.clone()]).map_err(told)?) {
-        writeln!(
-            desk.out,
-            "Topic \"{}\" does not exist. Will create topic with 1 partition(s) and replication factor = 1",
-            call.topic
-        )?;
-        let topic = NewTopic::new(call.topic.as_str()).partitions(1).replication_factor(1);
-        for created in admin.create_topics(vec![topic], false).map_err(told)? {
-            if let Some(error) = created.error {
-                return Err(Stop::Said(format!("Creation of topic {} failed: {error}", call.topic)));
-            }
-        }
-    }
-    let wrong = |error: crate::client::ClientError| Stop::Said(config_exception(&error));
+    require_topic(&admin, &call.topic, desk)?;
+    let wrong = |error: ClientError| Stop::Said(config_exception(&error));
     access.properties = vec![("acks".to_owned(), call.acks.clone())];
     let settings: ProducerSettings = access
         .settings(&[("linger.ms", "0".to_owned()), ("max.block.ms", "9223372036854775807".to_owned())])
@@ -99,19 +85,7 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     ];
     let settings: ConsumerSettings = access.settings(&[]).map_err(wrong)?;
     let mut consumer = Consumer::on(&io, settings);
-    let failed = |error: ConsumerError| Stop::Said(error.to_string());
-    let described = admin.describe_topics(vec![call.topic.clone()]).map_err(told)?;
-    let places: Vec<TopicPartition> = described
-        .iter()
-        .flat_map(|topic| &topic.partitions)
-        .filter_map(|one| PartitionIndex::new(one.partition))
-        .map(|partition| TopicPartition { topic: call.topic.as_str().into(), partition })
-        .collect();
-    consumer.assign(places.clone()).map_err(failed)?;
-    consumer.seek_to_end(&places).map_err(failed)?;
-    for place in &places {
-        consumer.position_sync(place, POLL_TIMEOUT).map_err(failed)?;
-    }
+    assign_from_the_end(&mut consumer, &admin, &call.topic)?;
     let mut latencies = Vec::new();
     let mut sum_ns: u128 = 0;
     for index in 0..call.records {
@@ -131,6 +105,45 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     write!(desk.out, "{}", summary(&mut latencies, sum_ns))?;
     producer.close_sync(Duration::from_secs(10));
     consumer.close_sync(Duration::from_secs(10));
+    Ok(())
+}
+
+/// Creates the topic if it is not there.
+fn require_topic(admin: &BlockingAdmin, topic: &str, desk: &mut Desk<'_>) -> Result<(), Stop> {
+    let told = |error: ClientError| Stop::Said(spelled_call(&error));
+    let described = admin.describe_topics(vec![topic.to_owned()]).map_err(told)?;
+    if described.iter().all(|topic| topic.error.is_none()) {
+        return Ok(());
+    }
+    writeln!(
+        desk.out,
+        "Topic \"{topic}\" does not exist. Will create topic with 1 partition(s) and replication factor = 1"
+    )?;
+    let new = NewTopic::new(topic).partitions(1).replication_factor(1);
+    for created in admin.create_topics(vec![new], false).map_err(told)? {
+        if let Some(error) = created.error {
+            return Err(Stop::Said(format!("Creation of topic {topic} failed: {error}")));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the consumer every partition, each from where it ends now.
+fn assign_from_the_end(consumer: &mut Consumer, admin: &BlockingAdmin, topic: &str) -> Result<(), Stop> {
+    let failed = |error: ConsumerError| Stop::Said(error.to_string());
+    let described = admin.describe_topics(vec![topic.to_owned()]).map_err(|error| Stop::Said(spelled_call(&error)))?;
+    let places: Vec<TopicPartition> = described
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .filter_map(|one| PartitionIndex::new(one.partition))
+        .map(|partition| TopicPartition { topic: topic.into(), partition })
+        .collect();
+    consumer.assign(places.clone()).map_err(failed)?;
+    consumer.seek_to_end(&places).map_err(failed)?;
+    // The end of that moment, not of the first poll, which comes after the first record.
+    for place in &places {
+        consumer.position_sync(place, POLL_TIMEOUT).map_err(failed)?;
+    }
     Ok(())
 }
 

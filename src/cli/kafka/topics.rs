@@ -12,7 +12,8 @@ use super::options::{Flag, Manner, Words, switch, value};
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread};
 use crate::cli::show::joined;
 use crate::client::admin::{
-    BlockingAdmin, ConfigResource, ConfigSource, ItemError, NewPartitions, NewTopic, TopicDescription,
+    BlockingAdmin, ConfigEntry, ConfigResource, ConfigSource, ItemError, NewPartitions, NewTopic, PartitionDescription,
+    Reassignment, ResourceConfigs, TopicDescription,
 };
 use crate::client::network::{Network, Target};
 use crate::client::{AdminSettings, ClientError, Io};
@@ -323,46 +324,76 @@ fn describe(
     desk: &mut Desk<'_>,
 ) -> Result<(), Failed> {
     let limit: Option<i32> = words.number("partition-size-limit-per-response")?;
-    let topics = match words.value("topic-id")? {
-        Some(id) => {
-            if TopicId::parse(id).is_none() {
-                return Err(not_an_id(id).into());
-            }
-            let mut all = admin.describe_topics(Vec::new())?;
-            all.retain(|topic| topic.id.as_deref() == Some(id));
-            if all.is_empty() && !words.has("if-exists") {
-                return Err(format!("TopicId '{id}' does not exist as expected").into());
-            }
-            all
-        }
-        None => {
-            let names = matching(words, admin, true)?;
-            if names.is_empty() { Vec::new() } else { admin.describe_topics(names)? }
-        }
-    };
+    let topics = described(words, admin)?;
     if topics.is_empty() {
         return Ok(());
     }
-    let resources = topics.iter().map(|topic| ConfigResource::topic(topic.name.as_str())).collect();
-    let configs = admin.describe_configs(resources, None)?;
-    let live: Vec<i32> = match words.has("unavailable-partitions") {
-        true => admin.describe_cluster()?.brokers.into_iter().map(|broker| broker.id).collect(),
-        false => Vec::new(),
-    };
-    // Brokers that do not know the request show no moves.
-    let moves = admin.list_reassignments(None).unwrap_or_default();
+    let surroundings = Surroundings::ask(words, admin, &topics)?;
     for topic in &topics {
         refuse(topic.error.as_ref())?;
-        let overrides: Vec<(&str, &str)> = configs
-            .iter()
-            .filter(|resource| resource.resource.name == topic.name)
-            .flat_map(|resource| &resource.configs)
+        surroundings.write_topic(topic, desk)?;
+        if surroundings.report == Some("topics-with-overrides") {
+            continue;
+        }
+        let eligible = eligible(access, io, topic, limit).unwrap_or_default();
+        surroundings.write_partitions(topic, &eligible, desk)?;
+    }
+    Ok(())
+}
+
+/// The topics `--topic-id` or `--topic` means. Errors: it means none, and that is not allowed.
+fn described(words: &Words, admin: &BlockingAdmin) -> Result<Vec<TopicDescription>, Failed> {
+    let Some(id) = words.value("topic-id")? else {
+        let names = matching(words, admin, true)?;
+        return if names.is_empty() { Ok(Vec::new()) } else { Ok(admin.describe_topics(names)?) };
+    };
+    if TopicId::parse(id).is_none() {
+        return Err(not_an_id(id).into());
+    }
+    let mut topics = admin.describe_topics(Vec::new())?;
+    topics.retain(|topic| topic.id.as_deref() == Some(id));
+    if topics.is_empty() && !words.has("if-exists") {
+        return Err(format!("TopicId '{id}' does not exist as expected").into());
+    }
+    Ok(topics)
+}
+
+/// What is wanted of the topics, and what the cluster says beside their descriptions.
+struct Surroundings {
+    /// The one report that is wanted, instead of everything.
+    report: Option<&'static str>,
+    configs: Vec<ResourceConfigs>,
+    /// The brokers that are there; asked for only where the report needs them.
+    live: Vec<i32>,
+    moves: Vec<Reassignment>,
+}
+
+impl Surroundings {
+    fn ask(words: &Words, admin: &BlockingAdmin, topics: &[TopicDescription]) -> Result<Self, Failed> {
+        let resources = topics.iter().map(|topic| ConfigResource::topic(topic.name.as_str())).collect();
+        let configs = admin.describe_configs(resources, None)?;
+        let live: Vec<i32> = match words.has("unavailable-partitions") {
+            true => admin.describe_cluster()?.brokers.into_iter().map(|broker| broker.id).collect(),
+            false => Vec::new(),
+        };
+        // Brokers that do not know the request show no moves.
+        let moves = admin.list_reassignments(None).unwrap_or_default();
+        Ok(Self { report: REPORTS.iter().copied().find(|name| words.has(name)), configs, live, moves })
+    }
+
+    fn configs_of<'s>(&'s self, topic: &'s TopicDescription) -> impl Iterator<Item = &'s ConfigEntry> {
+        let own = self.configs.iter().filter(move |resource| resource.resource.name == topic.name);
+        own.flat_map(|resource| &resource.configs)
+    }
+
+    /// The line of the topic itself, unless the report is about partitions or leaves it out.
+    fn write_topic(&self, topic: &TopicDescription, desk: &mut Desk<'_>) -> Result<(), Failed> {
+        let overrides: Vec<String> = self
+            .configs_of(topic)
             .filter(|entry| entry.source != ConfigSource::Default)
-            .map(|entry| (entry.name.as_str(), entry.value.as_deref().unwrap_or("null")))
+            .map(|entry| format!("{}={}", entry.name, entry.value.as_deref().unwrap_or("null")))
             .collect();
-        let report = REPORTS.iter().copied().find(|name| words.has(name));
-        if report.is_none() || (report == Some("topics-with-overrides") && !overrides.is_empty()) {
-            let listed: Vec<String> = overrides.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if self.report.is_none() || (self.report == Some("topics-with-overrides") && !overrides.is_empty()) {
             writeln!(
                 desk.out,
                 "Topic: {}\tTopicId: {}\tPartitionCount: {}\tReplicationFactor: {}\tConfigs: {}",
@@ -370,30 +401,26 @@ fn describe(
                 topic.id.as_deref().unwrap_or_default(),
                 topic.partitions.len(),
                 topic.partitions.first().map_or(0, |one| one.replicas.len()),
-                listed.join(","),
+                overrides.join(","),
             )?;
         }
-        if report == Some("topics-with-overrides") {
-            continue;
-        }
-        let min_in_sync: Option<usize> = configs
-            .iter()
-            .filter(|resource| resource.resource.name == topic.name)
-            .flat_map(|resource| &resource.configs)
+        Ok(())
+    }
+
+    fn write_partitions(
+        &self,
+        topic: &TopicDescription,
+        eligible: &Eligible,
+        desk: &mut Desk<'_>,
+    ) -> Result<(), Failed> {
+        let min_in_sync: Option<usize> = self
+            .configs_of(topic)
             .find(|entry| entry.name == "min.insync.replicas")
             .and_then(|entry| entry.value.as_deref()?.parse().ok());
-        let eligible = eligible(access, io, topic, limit).unwrap_or_default();
         for one in &topic.partitions {
-            let moving = moves.iter().find(|moving| moving.topic == topic.name && moving.partition == one.partition);
-            let target = one.replicas.len() - moving.map_or(0, |moving| moving.adding.len()).min(one.replicas.len());
-            let shown = match report {
-                Some("under-replicated-partitions") => one.in_sync.len() < target,
-                Some("unavailable-partitions") => one.leader.is_none_or(|leader| !live.contains(&leader)),
-                Some("at-min-isr-partitions") => Some(one.in_sync.len()) == min_in_sync,
-                Some("under-min-isr-partitions") => min_in_sync.is_some_and(|wanted| one.in_sync.len() < wanted),
-                _ => true,
-            };
-            if !shown {
+            let moving =
+                self.moves.iter().find(|moving| moving.topic == topic.name && moving.partition == one.partition);
+            if !self.shows(one, moving, min_in_sync) {
                 continue;
             }
             write!(
@@ -417,8 +444,20 @@ fn describe(
             let list = |ids: Option<Vec<i32>>| ids.map_or_else(|| "N/A".to_owned(), joined);
             writeln!(desk.out, "\tElr: {}\tLastKnownElr: {}", list(elr), list(last))?;
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether the report is about that partition.
+    fn shows(&self, one: &PartitionDescription, moving: Option<&Reassignment>, min_in_sync: Option<usize>) -> bool {
+        let target = one.replicas.len() - moving.map_or(0, |moving| moving.adding.len()).min(one.replicas.len());
+        match self.report {
+            Some("under-replicated-partitions") => one.in_sync.len() < target,
+            Some("unavailable-partitions") => one.leader.is_none_or(|leader| !self.live.contains(&leader)),
+            Some("at-min-isr-partitions") => Some(one.in_sync.len()) == min_in_sync,
+            Some("under-min-isr-partitions") => min_in_sync.is_some_and(|wanted| one.in_sync.len() < wanted),
+            _ => true,
+        }
+    }
 }
 
 fn not_an_id(id: &str) -> String {

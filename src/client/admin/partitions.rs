@@ -1,9 +1,10 @@
 //! What only the leader of a partition knows: its offsets by time, its producers; and deleting records from its front.
 //!
 //! Shell. Owns these calls, their values, and how partitions are dealt to their leaders and tried again when those have moved.
+//! Always: unless nobody answers at all, every item gets a verdict of its own, in the order of the items.
 //! Source: KIP-79 (offsets by time), KIP-734 (largest timestamp), KIP-107 (deleting records), KIP-664 (producers).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -141,38 +142,14 @@ impl Session {
             self.network.cluster_mut(|cluster| cluster.invalidate(topic));
         }
         while !open.is_empty() {
-            let topics: std::collections::BTreeSet<&str> =
+            let topics: BTreeSet<&str> =
                 open.iter().filter_map(|at| items.get(*at)).map(|((topic, _), _)| topic.as_str()).collect();
             let topics: Vec<&str> = topics.into_iter().collect();
             let known = self.network.metadata_for(&topics, self.left()).await;
             if let (Err(error), 0) = (&known, failures) {
                 return Err(error.clone());
             }
-            let mut by_leader: BTreeMap<BrokerId, Vec<usize>> = BTreeMap::new();
-            let mut verdicts: Vec<(usize, Verdict<O>)> = Vec::new();
-            for at in &open {
-                match items.get(*at).map(|((topic, partition), _)| self.leader(topic, *partition)) {
-                    Some(Ok(leader)) => by_leader.entry(leader).or_default().push(*at),
-                    Some(Err(error)) => verdicts.push((*at, Err(error))),
-                    None => {}
-                }
-            }
-            for (leader, places) in by_leader {
-                let asked: Vec<_> = places.iter().filter_map(|at| items.get(*at).cloned()).collect();
-                match ask(leader, asked).await {
-                    Ok(mut answers) => verdicts.extend(places.into_iter().filter_map(|at| {
-                        let answer = answers.remove(&items.get(at)?.0);
-                        let missing = || {
-                            Err(ItemError::new(
-                                ErrorCode::UNKNOWN_SERVER_ERROR,
-                                Some("the broker's answer leaves it out"),
-                            ))
-                        };
-                        Some((at, answer.unwrap_or_else(missing)))
-                    })),
-                    Err(error) => verdicts.extend(places.into_iter().map(|at| (at, Err((&error).into())))),
-                }
-            }
+            let verdicts = self.deal(&items, &open, &ask).await;
             open.clear();
             let mut last = None;
             for (at, verdict) in verdicts {
@@ -202,6 +179,38 @@ impl Session {
             (place, verdict.unwrap_or_else(unheard))
         };
         Ok(items.into_iter().zip(done).map(told).collect())
+    }
+
+    /// Asks the leaders once, each for all of its items that are open. What they say of each.
+    async fn deal<I: Clone, O>(
+        &self,
+        items: &[(Place, I)],
+        open: &[usize],
+        ask: &impl AsyncFn(BrokerId, Vec<(Place, I)>) -> Result<BTreeMap<Place, Verdict<O>>, ClientError>,
+    ) -> Vec<(usize, Verdict<O>)> {
+        let mut by_leader: BTreeMap<BrokerId, Vec<usize>> = BTreeMap::new();
+        let mut verdicts: Vec<(usize, Verdict<O>)> = Vec::new();
+        for at in open {
+            match items.get(*at).map(|((topic, partition), _)| self.leader(topic, *partition)) {
+                Some(Ok(leader)) => by_leader.entry(leader).or_default().push(*at),
+                Some(Err(error)) => verdicts.push((*at, Err(error))),
+                None => {}
+            }
+        }
+        for (leader, places) in by_leader {
+            let asked: Vec<_> = places.iter().filter_map(|at| items.get(*at).cloned()).collect();
+            match ask(leader, asked).await {
+                Ok(mut answers) => verdicts.extend(places.into_iter().filter_map(|at| {
+                    let answer = answers.remove(&items.get(at)?.0);
+                    let missing = || {
+                        Err(ItemError::new(ErrorCode::UNKNOWN_SERVER_ERROR, Some("the broker's answer leaves it out")))
+                    };
+                    Some((at, answer.unwrap_or_else(missing)))
+                })),
+                Err(error) => verdicts.extend(places.into_iter().map(|at| (at, Err((&error).into())))),
+            }
+        }
+        verdicts
     }
 
     fn leader(&self, topic: &str, partition: i32) -> Result<BrokerId, ItemError> {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::{Inner, Network, Target};
 use crate::client::cluster::{Asked, Cluster};
 use crate::client::error::{CallError, ClientError, metadata_is_stale};
+use crate::client::settings::ClientSettings;
 use crate::protocol::ErrorCode;
 use crate::protocol::admin::{MetadataRequest, MetadataRequestTopic};
 use crate::types::TopicName;
@@ -255,73 +256,120 @@ impl Network {
 
 /// The loop. Ends with the network.
 pub(super) async fn keep_fresh(network: Weak<Inner>, bell: Loop) {
-    let bell = bell.0;
     let Some(settings) = network.upgrade().map(|inner| Rc::clone(&inner.settings)) else { return };
-    let (mut failures, mut last_attempt, mut last_success) = (0, None::<Instant>, Instant::now());
-    // Answers in a row that lacked a topic, and when it is asked for once more.
-    let (mut absences, mut missing_at) = (0, None::<Instant>);
-    loop {
-        // Nothing is asked before somebody wants something; from then on age counts.
-        let old_at = last_attempt.map(|at| at + settings.metadata_max_age);
-        let old_at = [old_at, missing_at].into_iter().flatten().min();
-        loop {
-            if bell.ended.get() {
-                return;
-            }
-            let now = Instant::now();
-            let rest = last_attempt.map(|at| at + settings.retry_backoff);
-            let due = match (bell.new.get(), bell.again.get() && last_attempt.is_some()) {
-                (true, _) if failures == 0 => Some(now),
-                // What failed waits longer each time.
-                (true, _) | (_, true) => match network.upgrade() {
-                    Some(inner) if failures > 0 => {
-                        let wait = inner.backoff(settings.retry_backoff, settings.retry_backoff_max, failures);
-                        last_attempt.map(|at| at + wait).or(rest)
-                    }
-                    Some(_) => rest,
-                    None => return,
-                },
-                (false, false) => old_at,
-            };
-            match due {
-                Some(due) if due <= now => break,
-                Some(due) => tokio::select! {
-                    () = sleep_until(due) => {
-                        if !bell.ended.get() { break }
-                    }
-                    () = bell.rung.notified() => {}
-                },
-                None => bell.rung.notified().await,
-            }
-        }
-        bell.new.set(false);
-        bell.again.set(false);
-        let Some(inner) = network.upgrade() else { return };
+    let mut keeper = Keeper {
+        network,
+        bell: bell.0,
+        settings,
+        failures: 0,
+        last_attempt: None,
+        last_success: Instant::now(),
+        absences: 0,
+        missing_at: None,
+    };
+    while keeper.is_due().await {
+        keeper.bell.new.set(false);
+        keeper.bell.again.set(false);
+        let Some(inner) = keeper.network.upgrade() else { return };
         let outcome = ask(&Network(inner)).await;
-        last_attempt = Some(Instant::now());
+        keeper.last_attempt = Some(Instant::now());
         match outcome {
-            Ok(told) => {
-                (failures, last_success) = (0, Instant::now());
-                bell.last_error.replace(None);
-                absences = if told == Told::Lacking { absences + 1 } else { 0 };
-                let (first, most) = (settings.retry_backoff, settings.retry_backoff_max);
-                let wait = network.upgrade().filter(|_| absences > 0).map(|inner| inner.backoff(first, most, absences));
-                missing_at = wait.map(|wait| Instant::now() + wait);
-            }
-            Err(error) => {
-                failures += 1;
-                bell.last_error.replace(Some(error));
-                if let Some(inner) = network.upgrade() {
-                    if settings.rebootstrap && last_success.elapsed() > settings.rebootstrap_trigger {
-                        inner.cluster.borrow_mut().forget_brokers();
-                        inner.cluster_changed();
+            Ok(told) => keeper.on_answer(told),
+            Err(error) => keeper.on_failure(error),
+        }
+        keeper.bell.attempts.0.send_modify(|attempts| *attempts += 1);
+    }
+}
+
+/// What the loop remembers of its attempts.
+struct Keeper {
+    network: Weak<Inner>,
+    bell: Rc<Bell>,
+    settings: Rc<ClientSettings>,
+    /// In a row.
+    failures: u32,
+    last_attempt: Option<Instant>,
+    last_success: Instant,
+    /// Answers in a row that lacked a topic, and when it is asked for once more.
+    absences: u32,
+    missing_at: Option<Instant>,
+}
+
+/// When the brokers are asked next.
+enum Due {
+    At(Instant),
+    /// When somebody wants something.
+    WhenRung,
+    /// The network has ended.
+    Never,
+}
+
+impl Keeper {
+    /// Until the brokers are to be asked. False: never again.
+    async fn is_due(&self) -> bool {
+        loop {
+            let now = Instant::now();
+            match self.due(now) {
+                Due::At(due) if due <= now => return true,
+                Due::At(due) => tokio::select! {
+                    () = sleep_until(due) => {
+                        if !self.bell.ended.get() { return true }
                     }
-                    // Nobody may be waiting, but what is wanted is wanted still.
-                    bell.again.set(true);
-                }
+                    () = self.bell.rung.notified() => {}
+                },
+                Due::WhenRung => self.bell.rung.notified().await,
+                Due::Never => return false,
             }
         }
-        bell.attempts.0.send_modify(|attempts| *attempts += 1);
+    }
+
+    fn due(&self, now: Instant) -> Due {
+        if self.bell.ended.get() {
+            return Due::Never;
+        }
+        let (first, most) = (self.settings.retry_backoff, self.settings.retry_backoff_max);
+        let rest = self.last_attempt.map(|at| at + first);
+        let due = match (self.bell.new.get(), self.bell.again.get() && self.last_attempt.is_some()) {
+            (true, _) if self.failures == 0 => Some(now),
+            // What failed waits longer each time.
+            (true, _) | (_, true) => match self.network.upgrade() {
+                Some(inner) if self.failures > 0 => {
+                    let wait = inner.backoff(first, most, self.failures);
+                    self.last_attempt.map(|at| at + wait).or(rest)
+                }
+                Some(_) => rest,
+                None => return Due::Never,
+            },
+            // Nothing is asked before somebody wants something; from then on age counts.
+            (false, false) => {
+                let old_at = self.last_attempt.map(|at| at + self.settings.metadata_max_age);
+                [old_at, self.missing_at].into_iter().flatten().min()
+            }
+        };
+        due.map_or(Due::WhenRung, Due::At)
+    }
+
+    fn on_answer(&mut self, told: Told) {
+        (self.failures, self.last_success) = (0, Instant::now());
+        self.bell.last_error.replace(None);
+        self.absences = if told == Told::Lacking { self.absences + 1 } else { 0 };
+        let (first, most) = (self.settings.retry_backoff, self.settings.retry_backoff_max);
+        let lacking = self.network.upgrade().filter(|_| self.absences > 0);
+        let wait = lacking.map(|inner| inner.backoff(first, most, self.absences));
+        self.missing_at = wait.map(|wait| Instant::now() + wait);
+    }
+
+    fn on_failure(&mut self, error: CallError) {
+        self.failures += 1;
+        self.bell.last_error.replace(Some(error));
+        if let Some(inner) = self.network.upgrade() {
+            if self.settings.rebootstrap && self.last_success.elapsed() > self.settings.rebootstrap_trigger {
+                inner.cluster.borrow_mut().forget_brokers();
+                inner.cluster_changed();
+            }
+            // Nobody may be waiting, but what is wanted is wanted still.
+            self.bell.again.set(true);
+        }
     }
 }
 

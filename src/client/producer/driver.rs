@@ -20,7 +20,7 @@ use super::{Asked, Core, Shared};
 use crate::client::accumulator::TopicView;
 use crate::client::error::{CallError, ClientError};
 use crate::client::network::{Answer, Network, Target};
-use crate::client::sender::{Done, Outcome, PartAnswer, RequestId, Sender, SenderSettings, Written};
+use crate::client::sender::{Done, Outcome, PartAnswer, RequestId, Sender, SenderSettings, Turn, Written};
 use crate::client::settings::{Acks, ProducerSettings};
 use crate::protocol::admin::InitProducerIdRequest;
 use crate::protocol::produce::{
@@ -49,6 +49,26 @@ struct Driver {
     asking: RefCell<BTreeSet<TopicName>>,
     /// Those who ask about topics, until the producer is closed.
     asks: RefCell<JoinSet<()>>,
+}
+
+/// What one look under the lock gave.
+struct Look {
+    turn: Turn<Waiter>,
+    /// News of topics that somebody waits for.
+    asked: Vec<Asked>,
+    /// Topics to ask about again.
+    doubted: Vec<TopicName>,
+    /// Once the producer was closed.
+    closing: Option<Closing>,
+    wake_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy)]
+struct Closing {
+    /// `None`: as long as it takes.
+    deadline: Option<Instant>,
+    /// Nothing is queued or in flight.
+    is_empty: bool,
 }
 
 /// However the driver ends, by a panic too: its batches are told, and whoever waits for it.
@@ -119,32 +139,11 @@ impl Driver {
     fn pump(self: &Rc<Self>) -> Option<Instant> {
         loop {
             let now = Instant::now();
-            let (turn, asked, doubted, closing, wake_at) = {
-                let mut core = self.shared.lock();
-                self.give_back(&mut core);
-                let turn = self.sender.borrow_mut().poll(&mut core.queues, now);
-                let blocked = self.serve_blocked(&mut core, now);
-                let (asked, doubted) = (std::mem::take(&mut core.asked), std::mem::take(&mut core.doubted));
-                let Core { queues, flushes, .. } = &mut *core;
-                for (_, tell) in flushes.extract_if(.., |(through, _)| queues.is_flushed(*through)) {
-                    // Nobody waits any more: then nobody needs to know.
-                    _ = tell.send(());
-                }
-                let closing = core.closing.map(|deadline| (deadline, core.queues.is_empty()));
-                let wake_at = [turn.wake_at, blocked].into_iter().flatten().min();
-                (turn, asked, doubted, closing, wake_at)
-            };
+            let Look { turn, asked, doubted, closing, wake_at } = self.look(now);
             for topic in doubted {
                 self.network.invalidate(&topic);
             }
-            for wish in asked {
-                // A program that tries again and again is one wish.
-                if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
-                    let mut asks = self.asks.borrow_mut();
-                    while asks.try_join_next().is_some() {}
-                    asks.spawn_local(Rc::clone(self).ask(wish));
-                }
-            }
+            self.ask_about(asked);
             if closing.is_some() {
                 // Whoever waits for news of a topic sees that nobody will tell.
                 self.asks.borrow_mut().abort_all();
@@ -165,27 +164,61 @@ impl Driver {
                 let sender = self.sender.borrow();
                 self.shared.counters.take_over(sender.counts(), sender.in_flight());
             }
-            if let Some((deadline, empty)) = closing {
-                if empty && turn.requests.is_empty() {
-                    return None;
-                }
-                if deadline.is_some_and(|deadline| deadline <= now) {
-                    let left = {
-                        let mut core = self.shared.lock();
-                        self.sender.borrow_mut().abort(&mut core.queues)
-                    };
-                    self.tell(left);
-                    return None;
-                }
+            if closing.is_some_and(|closing| self.is_over(closing, turn.requests.is_empty(), now)) {
+                return None;
             }
             if turn.requests.is_empty() && !told {
                 if now.duration_since(self.touched.get()) > TOUCH_INTERVAL {
                     self.touch(now);
                 }
-                let closes_at = closing.and_then(|(deadline, _)| deadline);
+                let closes_at = closing.and_then(|closing| closing.deadline);
                 return Some([wake_at, closes_at].into_iter().flatten().min().unwrap_or(now + LONG));
             }
         }
+    }
+
+    /// Everything that wants the lock, at once.
+    fn look(&self, now: Instant) -> Look {
+        let mut core = self.shared.lock();
+        self.give_back(&mut core);
+        let turn = self.sender.borrow_mut().poll(&mut core.queues, now);
+        let blocked = self.serve_blocked(&mut core, now);
+        let (asked, doubted) = (std::mem::take(&mut core.asked), std::mem::take(&mut core.doubted));
+        let Core { queues, flushes, .. } = &mut *core;
+        for (_, tell) in flushes.extract_if(.., |(through, _)| queues.is_flushed(*through)) {
+            // Nobody waits any more: then nobody needs to know.
+            _ = tell.send(());
+        }
+        let closing = core.closing.map(|deadline| Closing { deadline, is_empty: core.queues.is_empty() });
+        let wake_at = [turn.wake_at, blocked].into_iter().flatten().min();
+        Look { turn, asked, doubted, closing, wake_at }
+    }
+
+    fn ask_about(self: &Rc<Self>, asked: Vec<Asked>) {
+        for wish in asked {
+            // A program that tries again and again is one wish.
+            if wish.tell.is_some() || self.asking.borrow_mut().insert(wish.topic.clone()) {
+                let mut asks = self.asks.borrow_mut();
+                while asks.try_join_next().is_some() {}
+                asks.spawn_local(Rc::clone(self).ask(wish));
+            }
+        }
+    }
+
+    /// Whether a producer that is closing has nothing left, or no time: then what is left is told so.
+    fn is_over(&self, closing: Closing, sent_nothing: bool, now: Instant) -> bool {
+        if closing.is_empty && sent_nothing {
+            return true;
+        }
+        if closing.deadline.is_none_or(|deadline| deadline > now) {
+            return false;
+        }
+        let left = {
+            let mut core = self.shared.lock();
+            self.sender.borrow_mut().abort(&mut core.queues)
+        };
+        self.tell(left);
+        true
     }
 
     fn give_back(&self, core: &mut Core) {

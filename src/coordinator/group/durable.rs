@@ -1,7 +1,7 @@
 //! The group and its record: what is written, what happens once it is, what is read back.
 //!
-//! Pure. The part of [`Group`] that meets the log. Source: GroupMetadataValue; KAFKA-10284 (a static member's new id is
-//! written before it is told).
+//! Pure. The part of [`Group`] that meets the log. Always: no share of a new generation is told before the record that has it is
+//! durable. Source: GroupMetadataValue; KAFKA-10284 (a static member's new id is written before it is told).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! How a group comes to its next generation, and what the passing of time does to it.
 //!
-//! Pure. The part of [`Group`] that owns the phases: who is waited for, until when, and who is left behind. Source: KIP-62,
-//! KIP-134, KIP-345.
+//! Pure. The part of [`Group`] that owns the phases: who is waited for, until when, and who is left behind. Always: a generation
+//! that begins answers every member that waits to join, and one that ends before its shares are dealt out tells so everyone who
+//! waits for them. Source: KIP-62, KIP-134, KIP-345.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

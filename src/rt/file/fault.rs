@@ -1,9 +1,9 @@
 //! Shell. Faults of a disk that a test asks for: a write or a flush that fails with EIO, a write that does not end, flushes
-//! that take long.
+//! that take long, a device that has no blocks left.
 //!
 //! Owns the faults asked for in this process, on whatever shard their files are. Off, it costs one load of an atomic per
-//! operation. Always: a failure strikes once, the first time its operation meets a file below its directory; whatever comes to
-//! files there afterwards is let through, as a kernel lets it, and counted. So who tries again on a file that failed is told
+//! operation. Always: a failed write or flush strikes once, the first time its operation meets a file below its directory; whatever
+//! comes to files there afterwards is let through, as a kernel lets it, and counted. So who tries again on a file that failed is told
 //! that all is well, which is how data is lost with real disks, and the count tells on it. Source: the kernel reports a
 //! failed flush once, and forgets what it could not write.
 //!
@@ -39,6 +39,8 @@ pub enum Fault {
     Sync,
     /// No failure: every fdatasync takes [`SLOW_SYNC`] longer.
     SlowSync,
+    /// Every allocation ends with ENOSPC until the fault is taken back.
+    Full,
 }
 
 /// Hundreds of small writes.
@@ -49,7 +51,13 @@ impl Fault {
         match self {
             Self::Write | Self::WriteThatArrives | Self::WriteThatHangs => operation == Operation::Write,
             Self::Sync | Self::SlowSync => operation == Operation::Sync,
+            Self::Full => operation == Operation::Allocate,
         }
+    }
+
+    /// Whether it strikes again and again.
+    fn lasts(self) -> bool {
+        matches!(self, Self::SlowSync | Self::Full)
     }
 }
 
@@ -58,6 +66,7 @@ impl Fault {
 pub(super) enum Operation {
     Write,
     Sync,
+    Allocate,
 }
 
 /// How often a write that hangs looks whether it may end.
@@ -136,8 +145,11 @@ pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Striking> {
     let path = std::fs::read_link(format!("/proc/self/fd/{file}")).ok()?;
     let mut striking = None;
     for asked in all().iter().filter(|asked| path.starts_with(&asked.below)) {
-        if asked.fault == Fault::SlowSync {
+        if asked.fault.lasts() {
             striking = striking.or_else(|| asked.fault.strikes(operation).then(|| Striking(asked.clone())));
+        } else if operation == Operation::Allocate {
+            // It takes no data to the device: no second try of what failed.
+            continue;
         } else if asked.struck.load(Ordering::Acquire) {
             asked.later.fetch_add(1, Ordering::AcqRel);
         } else if striking.is_none() && asked.fault.strikes(operation) {
@@ -151,4 +163,9 @@ pub(super) fn strike(operation: Operation, file: RawFd) -> Option<Striking> {
 /// How it looks.
 pub(super) fn error() -> io::Error {
     Errno::IO.into()
+}
+
+/// How [`Fault::Full`] looks.
+pub(super) fn no_space() -> io::Error {
+    Errno::NOSPC.into()
 }
