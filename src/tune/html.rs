@@ -191,7 +191,8 @@ impl Page<'_> {
             // At a fixed rate that is carried everywhere the map would paint noise.
             return None;
         }
-        let (row_names, column_names) = (plane.names(plane.size, &plane.rows), plane.names(plane.linger, &plane.columns));
+        let row_names = plane.names(plane.size, &plane.rows);
+        let column_names = plane.names(plane.linger, &plane.columns);
         let mut table = Table { head: vec!["batch.size".to_owned()], rows: Vec::new() };
         table.head.extend(column_names.iter().cloned());
         for (name, row) in row_names.iter().zip(&values) {
