@@ -6,8 +6,8 @@
 
 use super::metric::{BYTES_PER_REQUEST, Metric};
 use super::presets::floor_ms_per_mb;
-use super::report::{CellReport, Comparison, State, Stretch};
-use super::verdict::{Finding, PAIRS_MIN, shown};
+use super::report::{CellReport, Comparison, Finding, State, Stretch};
+use super::verdict::{PAIRS_MIN, shown};
 use crate::bench::figures::{Figure, Table};
 use crate::bench::plots::{ForestRow, forest};
 use crate::bench::recorder::decode;
