@@ -17,7 +17,7 @@ use super::broker_cost::{BrokerWatch, Look, add_costs, generator};
 use super::clock::Clock;
 use super::plan::{Kind, Plan, Verify};
 use super::recorder::Collector;
-use super::report::{BrokerFacts, Repeat, Run, SearchPoint};
+use super::report::{BrokerFacts, Ceilings, GeneratorFacts, Repeat, Run, SearchPoint};
 use super::schedule::Rate;
 use super::search::{Search, Trial};
 use super::station::{Brief, Phase, Remains, Station, Told};
@@ -279,10 +279,7 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
     let plan = &plan.settled()?;
     let tag = fastrand::u32(..);
     let own_name = format!("ringlog-bench-{tag:08x}");
-    let threads: Vec<Io> = (0..plan.threads)
-        .map(|number| Io::start(&format!("bench-{number}")))
-        .collect::<Result<_, _>>()
-        .map_err(|source| BenchError::Host { what: "starting generator threads".to_owned(), source })?;
+    let threads = generator_threads(plan.threads)?;
     watcher(Progress::Step(format!("connecting to {}", plan.bootstrap)));
     let prepared = {
         let (settings, plan) = (settings.clone(), plan.clone());
@@ -293,33 +290,16 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         settings: settings.clone(),
         topic: prepared.topic.own.then(|| prepared.topic.name.clone()),
     };
-    let software = software(&prepared.broker);
-    let broker_watch = BrokerWatch::find(plan, software, prepared.brokers, &prepared.broker);
-    let short = too_little_room(plan, &broker_watch);
+    let watch = BrokerWatch::find(plan, software(&prepared.broker), prepared.brokers, &prepared.broker);
+    let short = too_little_room(plan, &watch);
     if let Some(short) = &short {
         watcher(Progress::Step(short.clone()));
     }
-    let before = plan.ceilings.then(|| {
-        watcher(Progress::Step("measuring what this host can do".to_owned()));
-        ceilings::measure(&plan.directory)
-    });
-    let brief = Arc::new(Brief {
-        plan: plan.clone(),
-        topic: prepared.topic.clone(),
-        run: tag,
-        starts: prepared.starts.clone(),
-        ends: prepared.ends.clone(),
-        budget: AtomicU64::new(u64::MAX),
-        members: AtomicU32::new(if plan.groups > 0 { plan.groups * plan.consumers } else { 0 }),
-        broker_pid: broker_watch.pid,
-        ends_at: AtomicU64::new(u64::MAX),
-    });
+    let limits_before = limits_of_host(plan, "measuring what this host can do", watcher);
+    let brief = Arc::new(brief(plan, &prepared, tag, watch.pid));
     watcher(Progress::Step(plan.sentence()));
-    let mut led = lead(&brief, &threads, &broker_watch, cancel, watcher)?;
-    let after = plan.ceilings.then(|| {
-        watcher(Progress::Step("measuring again what this host can do".to_owned()));
-        ceilings::measure(&plan.directory)
-    });
+    let mut led = lead(&brief, &threads, &watch, cancel, watcher)?;
+    let limits_after = limits_of_host(plan, "measuring again what this host can do", watcher);
     let verification = match plan.verifies() {
         Err(why) => Verification::skipped(why),
         Ok(()) => {
@@ -330,53 +310,111 @@ fn once(plan: &Plan, cancel: &Cancel, watcher: &mut dyn FnMut(Progress)) -> Resu
         }
     };
     drop(cleanup);
+    led.notes.extend(watch.note.clone().into_iter().chain(short));
+    let limits = limits_before.zip(limits_after);
+    let cancelled = cancel.is_cancelled();
+    Ok(Over { plan, started_at, prepared, watch, led, verification, limits, cancelled }.report())
+}
 
-    led.notes.extend(broker_watch.note.clone().into_iter().chain(short));
-    let totals = led.collector.totals(led.window.from, led.window.to, u64::MAX);
-    let mut broker = BrokerFacts {
-        address: plan.bootstrap.clone(),
-        software: software.to_owned(),
-        brokers: prepared.brokers,
-        api_fingerprint: prepared.fingerprint.clone(),
-        settings: telling(&prepared.broker, &prepared.of_topic),
-        pid: broker_watch.pid,
-        process: broker_watch.process.clone(),
-        ..BrokerFacts::default()
-    };
-    add_costs(&mut broker, plan.kind, &led.before, &led.after, &totals);
-    let generator = generator(plan.kind, plan.threads, &led.before, &led.after, &totals);
-    let steal = led.before.machine.zip(led.after.machine).map_or(0.0, |(before, after)| host::steal(&before, &after));
-    let mut run = assemble(
-        plan,
-        Found {
-            collector: led.collector,
-            window: led.window,
-            steady: led.steady,
-            interrupted: led.interrupted,
-            cancelled: cancel.is_cancelled(),
-            errors: led.errors,
-            verification,
-            ceilings: before.zip(after).map(|(before, after)| ceilings::facts(before, after, &plan.directory)),
-            broker,
-            generator,
-            steal,
-            notes: led.notes,
-        },
-    );
-    run.started_at = units::rfc3339(started_at);
-    run.host = host::facts(&plan.directory);
-    run.host.steal_percent = format!("{:.1} %", steal * 100.0);
-    let partitions = u32::try_from(prepared.topic.leaders.len()).unwrap_or(u32::MAX);
-    run.workload = plan.workload_facts(&prepared.topic.name, partitions);
-    if prepared.topic.own {
-        run.workload.topic = "made for this run".to_owned();
+fn generator_threads(count: u32) -> Result<Vec<Io>, BenchError> {
+    (0..count)
+        .map(|number| Io::start(&format!("bench-{number}")))
+        .collect::<Result<_, _>>()
+        .map_err(|source| BenchError::Host { what: "starting generator threads".to_owned(), source })
+}
+
+/// What the host can do now, where the plan asks for it.
+fn limits_of_host(plan: &Plan, step: &str, watcher: &mut dyn FnMut(Progress)) -> Option<Ceilings> {
+    plan.ceilings.then(|| {
+        watcher(Progress::Step(step.to_owned()));
+        ceilings::measure(&plan.directory)
+    })
+}
+
+/// What all generator threads are told.
+fn brief(plan: &Plan, prepared: &Prepared, tag: u32, broker_pid: Option<u32>) -> Brief {
+    Brief {
+        plan: plan.clone(),
+        topic: prepared.topic.clone(),
+        run: tag,
+        starts: prepared.starts.clone(),
+        ends: prepared.ends.clone(),
+        budget: AtomicU64::new(u64::MAX),
+        members: AtomicU32::new(if plan.groups > 0 { plan.groups * plan.consumers } else { 0 }),
+        broker_pid,
+        ends_at: AtomicU64::new(u64::MAX),
     }
-    let replicas = (prepared.topic.replicas > 0).then_some(prepared.topic.replicas);
-    (run.ack_class, run.ack) = ack_class(&plan.acks, &prepared.broker, &prepared.of_topic, replicas);
-    if !plan.kind.produces() {
-        run.ack.source = format!("{} Nothing was produced by this run.", run.ack.source);
+}
+
+/// A run that is over: all its report is made of.
+struct Over<'a> {
+    plan: &'a Plan,
+    started_at: SystemTime,
+    prepared: Prepared,
+    watch: BrokerWatch,
+    led: Led,
+    verification: Verification,
+    /// What the host could do before and after.
+    limits: Option<(Ceilings, Ceilings)>,
+    cancelled: bool,
+}
+
+impl Over<'_> {
+    fn report(self) -> Run {
+        let (plan, prepared) = (self.plan, &self.prepared);
+        let (broker, generator) = self.costs();
+        let machine = self.led.before.machine.zip(self.led.after.machine);
+        let steal = machine.map_or(0.0, |(before, after)| host::steal(&before, &after));
+        let mut run = assemble(
+            plan,
+            Found {
+                collector: self.led.collector,
+                window: self.led.window,
+                steady: self.led.steady,
+                interrupted: self.led.interrupted,
+                cancelled: self.cancelled,
+                errors: self.led.errors,
+                verification: self.verification,
+                ceilings: self.limits.map(|(before, after)| ceilings::facts(before, after, &plan.directory)),
+                broker,
+                generator,
+                steal,
+                notes: self.led.notes,
+            },
+        );
+        run.started_at = units::rfc3339(self.started_at);
+        run.host = host::facts(&plan.directory);
+        run.host.steal_percent = format!("{:.1} %", steal * 100.0);
+        let partitions = u32::try_from(prepared.topic.leaders.len()).unwrap_or(u32::MAX);
+        run.workload = plan.workload_facts(&prepared.topic.name, partitions);
+        if prepared.topic.own {
+            run.workload.topic = "made for this run".to_owned();
+        }
+        let replicas = (prepared.topic.replicas > 0).then_some(prepared.topic.replicas);
+        (run.ack_class, run.ack) = ack_class(&plan.acks, &prepared.broker, &prepared.of_topic, replicas);
+        if !plan.kind.produces() {
+            run.ack.source = format!("{} Nothing was produced by this run.", run.ack.source);
+        }
+        run
     }
-    Ok(run)
+
+    /// What it cost the broker and the generator.
+    fn costs(&self) -> (BrokerFacts, GeneratorFacts) {
+        let (plan, prepared, led) = (self.plan, &self.prepared, &self.led);
+        let totals = led.collector.totals(led.window.from, led.window.to, u64::MAX);
+        let mut broker = BrokerFacts {
+            address: plan.bootstrap.clone(),
+            software: software(&prepared.broker).to_owned(),
+            brokers: prepared.brokers,
+            api_fingerprint: prepared.fingerprint.clone(),
+            settings: telling(&prepared.broker, &prepared.of_topic),
+            pid: self.watch.pid,
+            process: self.watch.process.clone(),
+            ..BrokerFacts::default()
+        };
+        add_costs(&mut broker, plan.kind, &led.before, &led.after, &totals);
+        (broker, generator(plan.kind, plan.threads, &led.before, &led.after, &totals))
+    }
 }
 
 /// Says so when the disk under the broker's data, where that is here, may be full before the run ends.
@@ -476,23 +514,19 @@ struct Leader<'a> {
 impl Leader<'_> {
     async fn lead(&mut self) -> Result<Led, BenchError> {
         self.until_ready().await?;
-        let mut before = self.watch.look(true);
         let plan = &self.brief.plan;
-        let mut steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
-        let mut steady = None;
-        let mut from = steadiness.is_off().then_some(0);
-        if let Some(from) = from {
+        let mut beginning = Beginning::new(plan, self.watch.look(true));
+        if let Some(from) = beginning.from {
             self.begin_counting(from);
         }
         let clock = Clock::start();
         self.phase.send_replace(Phase::Running(clock));
-        // The next second that has not been looked at, and the last boundary at which the broker was looked at.
-        let (mut next, mut looked) = (0u64, 0u64);
-        let mut boundary_look = None;
+        // The next second that has not been looked at.
+        let mut next = 0u64;
         let mut interrupted = false;
         loop {
             let now = Duration::from_micros(clock.now());
-            let end = from.map(|from| Duration::from_secs(from) + plan.duration);
+            let end = beginning.from.map(|from| Duration::from_secs(from) + plan.duration);
             if end.is_some_and(|end| now >= end) || self.is_over() {
                 break;
             }
@@ -501,26 +535,11 @@ impl Leader<'_> {
                 break;
             }
             let boundary = now.as_secs();
-            if from.is_none() && boundary > looked {
-                // Measuring may turn out to have begun here, once this second's records are counted.
-                looked = boundary;
-                if boundary >= plan.warmup_seconds() {
-                    boundary_look = Some((boundary, self.watch.look(true)));
-                }
-            }
+            beginning.on_boundary(boundary, || self.watch.look(true));
             if now >= Duration::from_secs(next + 1) + GRACE {
-                let records = self.show_second(next, from, plan);
-                if from.is_none() {
-                    let warmth = steadiness.on_second(records as f64);
-                    if warmth != Warmth::Warming {
-                        steady = plan.until_steady.then_some(warmth == Warmth::Steady);
-                        let first = next + 1;
-                        from = Some(first);
-                        if let Some((_, look)) = boundary_look.take_if(|(at, _)| *at == next + 1) {
-                            before = look;
-                        }
-                        self.begin_counting(first);
-                    }
+                let records = self.show_second(next, beginning.from, plan);
+                if let Some(first) = beginning.on_second(next, records) {
+                    self.begin_counting(first);
                 }
                 next += 1;
                 continue;
@@ -538,19 +557,24 @@ impl Leader<'_> {
                 () = tokio::time::sleep(nap) => {}
             }
         }
-        let ended_at = clock.now();
-        let end = match from.map(|from| self.planned_end(from)) {
-            Some(planned) if ended_at >= planned => Some(planned),
-            // By count or by exhaustion: it lasted until its last answer.
-            Some(_) if !interrupted && self.failure.is_none() => None,
-            _ => Some(ended_at),
-        };
+        let end = self.end_of_measuring(beginning.from, clock.now(), interrupted);
         self.brief.ends_at.store(end.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.phase.send_replace(Phase::Stopping);
         // Before the drain, as the records are counted.
         let after = self.watch.look(true);
         self.until_ended().await;
+        let Beginning { from, steady, before, .. } = beginning;
         self.conclude(Ending { from, end, interrupted, steady, before, after })
+    }
+
+    /// Where measuring ended, when sending ended at `ended_at`. `None`: with the last answer.
+    fn end_of_measuring(&self, from: Option<u64>, ended_at: u64, interrupted: bool) -> Option<u64> {
+        match from.map(|from| self.planned_end(from)) {
+            Some(planned) if ended_at >= planned => Some(planned),
+            // By count or by exhaustion: it lasted until its last answer.
+            Some(_) if !interrupted && self.failure.is_none() => None,
+            _ => Some(ended_at),
+        }
     }
 
     /// From second `from` on records count, also against the plan's number of them.
@@ -697,6 +721,68 @@ impl Leader<'_> {
             before,
             after,
         })
+    }
+}
+
+/// From when on seconds count: from the first one without a warm-up, else from the boundary at which it is warm enough.
+struct Beginning {
+    warmup_seconds: u64,
+    until_steady: bool,
+    steadiness: Steadiness,
+    /// The first second that counts, once that is known.
+    from: Option<u64>,
+    /// Whether throughput was level by then, where that was waited for.
+    steady: Option<bool>,
+    /// The last boundary between two seconds that was passed.
+    passed: u64,
+    /// What the broker looked like at a boundary where measuring may turn out to have begun.
+    boundary_look: Option<(u64, Look)>,
+    /// What the broker looked like when measuring began.
+    before: Look,
+}
+
+impl Beginning {
+    fn new(plan: &Plan, before: Look) -> Self {
+        let steadiness = Steadiness::new(plan.warmup_seconds(), plan.until_steady && !plan.warmup.is_zero());
+        Self {
+            warmup_seconds: plan.warmup_seconds(),
+            until_steady: plan.until_steady,
+            from: steadiness.is_off().then_some(0),
+            steadiness,
+            steady: None,
+            passed: 0,
+            boundary_look: None,
+            before,
+        }
+    }
+
+    /// Looks at the broker where measuring may turn out to have begun, once the records of the second before are counted.
+    fn on_boundary(&mut self, boundary: u64, look: impl FnOnce() -> Look) {
+        if self.from.is_some() || boundary <= self.passed {
+            return;
+        }
+        self.passed = boundary;
+        if boundary >= self.warmup_seconds {
+            self.boundary_look = Some((boundary, look()));
+        }
+    }
+
+    /// The records of second `t` are counted. Returns the first second that counts when it has become known by that.
+    fn on_second(&mut self, t: u64, records: u64) -> Option<u64> {
+        if self.from.is_some() {
+            return None;
+        }
+        let warmth = self.steadiness.on_second(records as f64);
+        if warmth == Warmth::Warming {
+            return None;
+        }
+        self.steady = self.until_steady.then_some(warmth == Warmth::Steady);
+        let first = t + 1;
+        if let Some((_, look)) = self.boundary_look.take_if(|(at, _)| *at == first) {
+            self.before = look;
+        }
+        self.from = Some(first);
+        self.from
     }
 }
 

@@ -132,84 +132,133 @@ pub struct Panel {
     pub groups: Vec<Vec<(String, Bar)>>,
 }
 
+/// Panels in a row, and what lies between two of them.
+const PANELS_IN_ROW: usize = 3;
+const PANEL_GAP: f64 = 30.0;
+const PANEL_WIDTH: f64 = (WIDTH - PANEL_GAP * (PANELS_IN_ROW - 1) as f64) / PANELS_IN_ROW as f64;
+
 /// Panels beside and below each other, three in a row: the same things by one quantity each. `groups` names the groups and
 /// their colours in a legend; none is drawn when it is empty.
 pub fn panels(title: &str, groups: &[(&str, usize)], panels: &[Panel]) -> String {
-    const IN_ROW: usize = 3;
-    const GAP: f64 = 30.0;
-    const PANEL: f64 = (WIDTH - GAP * (IN_ROW - 1) as f64) / IN_ROW as f64;
-    const NAME: f64 = 20.0;
-    const PLOT: f64 = 96.0;
     const ROW: f64 = 156.0;
-    // Over the tallest bar, for its number.
-    const NUMBER: f64 = 16.0;
-    const LETTER: f64 = 6.6;
     let (legend, legend_height) = legend(groups);
     let legend_height = if groups.is_empty() { 0.0 } else { legend_height + 8.0 };
-    let height = legend_height + ROW * panels.len().div_ceil(IN_ROW) as f64;
+    let height = legend_height + ROW * panels.len().div_ceil(PANELS_IN_ROW) as f64;
     let mut out = open(title, height);
     out.push_str(&legend);
     for (index, panel) in panels.iter().enumerate() {
-        let left = (PANEL + GAP) * (index % IN_ROW) as f64;
-        let top = legend_height + ROW * (index / IN_ROW) as f64;
-        let bottom = top + NAME + PLOT;
-        let all = || panel.groups.iter().flatten();
-        let largest = all().map(|(_, bar)| bar.value).fold(f64::MIN_POSITIVE, f64::max);
-        // One empty place between two groups.
-        let places = all().count() + panel.groups.len().saturating_sub(1);
-        let pitch = PANEL / places.max(1) as f64;
-        let longest = |length: fn(&(String, Bar)) -> usize| all().map(length).max().unwrap_or(0) as f64 * LETTER;
-        let numbers_fit = longest(|(_, bar)| bar.text.chars().count()) + 6.0 < pitch;
-        let ticks_apart = ((longest(|(tick, _)| tick.chars().count()) + 6.0) / pitch).ceil().max(1.0) as usize;
-        _ = write!(out, "<text class=\"name\" x=\"{left:.1}\" y=\"{:.1}\">{}</text>", top + 13.0, escape(&panel.name));
-        if let Some((_, most)) = all().max_by(|a, b| a.1.value.total_cmp(&b.1.value)).filter(|_| !numbers_fit) {
+        let left = (PANEL_WIDTH + PANEL_GAP) * (index % PANELS_IN_ROW) as f64;
+        let top = legend_height + ROW * (index / PANELS_IN_ROW) as f64;
+        panel.draw(&mut out, left, top);
+    }
+    out.push_str("</svg>");
+    out
+}
+
+impl Panel {
+    /// Its name, its bars, and the line they stand on.
+    fn draw(&self, out: &mut String, left: f64, top: f64) {
+        const NAME: f64 = 20.0;
+        let bottom = top + NAME + PanelBars::PLOT;
+        let bars = PanelBars::of(self, left, bottom);
+        _ = write!(out, "<text class=\"name\" x=\"{left:.1}\" y=\"{:.1}\">{}</text>", top + 13.0, escape(&self.name));
+        let most = self.all().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        if let Some((_, most)) = most.filter(|_| !bars.numbers_fit) {
             _ = write!(
                 out,
                 "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">at most {}</text>",
-                left + PANEL,
+                left + PANEL_WIDTH,
                 top + 13.0,
                 escape(&most.text)
             );
         }
         let mut place = 0;
-        for group in &panel.groups {
+        for group in &self.groups {
             for (nth, (tick, bar)) in group.iter().enumerate() {
-                let middle = left + pitch * (place as f64 + 0.5);
-                let tall = (bar.value.max(0.0) / largest * (PLOT - NUMBER)).max(0.0);
-                let wide = (pitch * 0.76).min(56.0);
-                _ = write!(
-                    out,
-                    "<rect class=\"f{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {}</title></rect>",
-                    bar.style % super::svg::STYLES,
-                    middle - wide / 2.0,
-                    bottom - tall,
-                    escape(&bar.name),
-                    escape(&bar.text)
-                );
-                if numbers_fit {
-                    _ = write!(
-                        out,
-                        "<text class=\"tick name\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                        bottom - tall - 4.0,
-                        escape(&bar.text)
-                    );
-                }
-                if nth % ticks_apart == 0 {
-                    _ = write!(
-                        out,
-                        "<text class=\"tick\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                        bottom + 15.0,
-                        escape(tick)
-                    );
+                bars.draw(out, place, bar);
+                if nth % bars.ticks_apart == 0 {
+                    bars.draw_tick(out, place, tick);
                 }
                 place += 1;
             }
             place += 1;
         }
-        _ = write!(out, "<path class=\"base\" d=\"M{left:.1} {bottom:.1}h{PANEL:.1}\"/>");
+        _ = write!(out, "<path class=\"base\" d=\"M{left:.1} {bottom:.1}h{PANEL_WIDTH:.1}\"/>");
     }
-    out.push_str("</svg>");
-    out
+
+    fn all(&self) -> impl Iterator<Item = &(String, Bar)> {
+        self.groups.iter().flatten()
+    }
+}
+
+/// Where the bars of a panel stand, and what there is room for beside them.
+struct PanelBars {
+    left: f64,
+    bottom: f64,
+    /// What the tallest bar stands for.
+    largest: f64,
+    /// From one place to the next.
+    pitch: f64,
+    /// Whether each bar's number fits over it.
+    numbers_fit: bool,
+    /// Every how many bars a short name fits below.
+    ticks_apart: usize,
+}
+
+impl PanelBars {
+    const PLOT: f64 = 96.0;
+    /// Over the tallest bar, for its number.
+    const NUMBER: f64 = 16.0;
+    const LETTER: f64 = 6.6;
+
+    fn of(panel: &Panel, left: f64, bottom: f64) -> Self {
+        let largest = panel.all().map(|(_, bar)| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        // One empty place between two groups.
+        let places = panel.all().count() + panel.groups.len().saturating_sub(1);
+        let pitch = PANEL_WIDTH / places.max(1) as f64;
+        let longest =
+            |length: fn(&(String, Bar)) -> usize| panel.all().map(length).max().unwrap_or(0) as f64 * Self::LETTER;
+        let numbers_fit = longest(|(_, bar)| bar.text.chars().count()) + 6.0 < pitch;
+        let ticks_apart = ((longest(|(tick, _)| tick.chars().count()) + 6.0) / pitch).ceil().max(1.0) as usize;
+        Self { left, bottom, largest, pitch, numbers_fit, ticks_apart }
+    }
+
+    fn middle(&self, place: usize) -> f64 {
+        self.left + self.pitch * (place as f64 + 0.5)
+    }
+
+    fn draw(&self, out: &mut String, place: usize, bar: &Bar) {
+        let middle = self.middle(place);
+        let tall = (bar.value.max(0.0) / self.largest * (Self::PLOT - Self::NUMBER)).max(0.0);
+        let wide = (self.pitch * 0.76).min(56.0);
+        _ = write!(
+            out,
+            "<rect class=\"f{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {}</title></rect>",
+            bar.style % super::svg::STYLES,
+            middle - wide / 2.0,
+            self.bottom - tall,
+            escape(&bar.name),
+            escape(&bar.text)
+        );
+        if self.numbers_fit {
+            _ = write!(
+                out,
+                "<text class=\"tick name\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                self.bottom - tall - 4.0,
+                escape(&bar.text)
+            );
+        }
+    }
+
+    fn draw_tick(&self, out: &mut String, place: usize, tick: &str) {
+        _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            self.middle(place),
+            self.bottom + 15.0,
+            escape(tick)
+        );
+    }
 }
 
 /// A grid of numbers: `cells[row][column]`, `None` where nothing was measured.
@@ -238,59 +287,24 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
+    const LEFT: f64 = 110.0;
+    const TOP: f64 = 20.0;
+    const CELL: f64 = 40.0;
+
     /// The picture. Shades follow the logarithm when the numbers span more than a decade.
     pub fn to_svg(&self) -> String {
-        const LEFT: f64 = 110.0;
-        const CELL: f64 = 40.0;
-        let height = 20.0 + CELL * self.rows.len() as f64 + 52.0;
-        let width = (WIDTH - LEFT - 20.0) / self.columns.len().max(1) as f64;
-        let known: Vec<f64> =
-            self.cells.iter().flatten().flatten().copied().filter(|value| value.is_finite()).collect();
-        let low = known.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let log = low > 0.0 && high / low > 10.0;
-        let share = |value: f64| {
-            let share = if log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
-            let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
-            if self.low_is_good { 1.0 - share } else { share }
-        };
-        let mut out = open(&self.title, height);
-        let bottom = 20.0 + CELL * self.rows.len() as f64;
+        let mut out = open(&self.title, self.bottom() + 52.0);
+        let shades = Shades::of(self);
         for (row, name) in self.rows.iter().enumerate() {
-            let top = bottom - CELL * (row + 1) as f64;
             _ = write!(
                 out,
                 "<text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 10.0,
-                top + CELL / 2.0 + 4.0,
+                Self::LEFT - 10.0,
+                self.row_top(row) + Self::CELL / 2.0 + 4.0,
                 escape(name)
             );
-            for (column, column_name) in self.columns.iter().enumerate() {
-                let left = LEFT + width * column as f64;
-                let middle = (left + width / 2.0, top + CELL / 2.0 + 4.0);
-                let Some(value) = self.cells.get(row).and_then(|cells| cells.get(column)).copied().flatten() else {
-                    _ = write!(
-                        out,
-                        "<rect class=\"cell band\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">–</text>",
-                        middle.0, middle.1
-                    );
-                    continue;
-                };
-                let strength = share(value);
-                // Dark cells are the good ones, with light text: readable in print, in the dark and without colour.
-                let (light, text) = (92.0 - 62.0 * strength, if strength > 0.45 { "#fff" } else { "#10202f" });
-                _ = write!(
-                    out,
-                    "<rect class=\"cell\" style=\"fill:hsl(212 {:.0}% {light:.0}%)\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"><title>{}, {}: {}</title></rect>\
-                     <text class=\"tick\" style=\"fill:{text}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    35.0 + 35.0 * strength,
-                    escape(name),
-                    escape(column_name),
-                    escape(&(self.format)(value)),
-                    middle.0,
-                    middle.1,
-                    escape(&(self.format)(value))
-                );
+            for column in 0..self.columns.len() {
+                self.draw_cell(&mut out, row, column, &shades);
             }
         }
         for (place, class) in [(self.default, "default"), (self.pick, "pick")] {
@@ -298,32 +312,112 @@ impl HeatMap {
                 _ = write!(
                     out,
                     "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"3\"/>",
-                    LEFT + width * column as f64 + 2.0,
-                    bottom - CELL * (row + 1) as f64 + 2.0,
-                    width - 4.0,
-                    CELL - 4.0
+                    self.column_left(column) + 2.0,
+                    self.row_top(row) + 2.0,
+                    self.column_width() - 4.0,
+                    Self::CELL - 4.0
                 );
             }
         }
+        self.draw_columns_and_axes(&mut out);
+        out.push_str("</svg>");
+        out
+    }
+
+    /// Below the first row, which is the lowest.
+    fn bottom(&self) -> f64 {
+        Self::TOP + Self::CELL * self.rows.len() as f64
+    }
+
+    fn row_top(&self, row: usize) -> f64 {
+        self.bottom() - Self::CELL * (row + 1) as f64
+    }
+
+    fn column_width(&self) -> f64 {
+        (WIDTH - Self::LEFT - 20.0) / self.columns.len().max(1) as f64
+    }
+
+    fn column_left(&self, column: usize) -> f64 {
+        Self::LEFT + self.column_width() * column as f64
+    }
+
+    fn draw_cell(&self, out: &mut String, row: usize, column: usize, shades: &Shades) {
+        const CELL: f64 = HeatMap::CELL;
+        let (left, top, width) = (self.column_left(column), self.row_top(row), self.column_width());
+        let middle = (left + width / 2.0, top + CELL / 2.0 + 4.0);
+        let Some(value) = self.cells.get(row).and_then(|cells| cells.get(column)).copied().flatten() else {
+            _ = write!(
+                out,
+                "<rect class=\"cell band\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">–</text>",
+                middle.0, middle.1
+            );
+            return;
+        };
+        let strength = shades.strength(value);
+        // Dark cells are the good ones, with light text: readable in print, in the dark and without colour.
+        let (light, text) = (92.0 - 62.0 * strength, if strength > 0.45 { "#fff" } else { "#10202f" });
+        _ = write!(
+            out,
+            "<rect class=\"cell\" style=\"fill:hsl(212 {:.0}% {light:.0}%)\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{CELL}\"><title>{}, {}: {}</title></rect>\
+             <text class=\"tick\" style=\"fill:{text}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            35.0 + 35.0 * strength,
+            escape(&self.rows[row]),
+            escape(&self.columns[column]),
+            escape(&(self.format)(value)),
+            middle.0,
+            middle.1,
+            escape(&(self.format)(value))
+        );
+    }
+
+    /// The names below the columns, and those of both axes.
+    fn draw_columns_and_axes(&self, out: &mut String) {
         for (column, name) in self.columns.iter().enumerate() {
             _ = write!(
                 out,
                 "<text class=\"tick name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                LEFT + width * (column as f64 + 0.5),
-                bottom + 18.0,
+                Self::LEFT + self.column_width() * (column as f64 + 0.5),
+                self.bottom() + 18.0,
                 escape(name)
             );
         }
         _ = write!(
             out,
-            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text class=\"axis\" transform=\"translate(15 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text></svg>",
-            LEFT + (WIDTH - LEFT - 20.0) / 2.0,
-            height - 10.0,
+            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text class=\"axis\" transform=\"translate(15 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            Self::LEFT + (WIDTH - Self::LEFT - 20.0) / 2.0,
+            self.bottom() + 42.0,
             escape(&self.x_label),
-            20.0 + CELL * self.rows.len() as f64 / 2.0,
+            Self::TOP + Self::CELL * self.rows.len() as f64 / 2.0,
             escape(&self.y_label)
         );
-        out
+    }
+}
+
+/// How strong the colour of a number is.
+struct Shades {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+    low_is_good: bool,
+}
+
+impl Shades {
+    fn of(map: &HeatMap) -> Self {
+        let known: Vec<f64> = map.cells.iter().flatten().flatten().copied().filter(|value| value.is_finite()).collect();
+        let low = known.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { low, high, logarithmic: low > 0.0 && high / low > 10.0, low_is_good: map.low_is_good }
+    }
+
+    /// From 0 for the worst number to 1 for the best.
+    fn strength(&self, value: f64) -> f64 {
+        let share = if self.logarithmic {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
+        if self.low_is_good { 1.0 - share } else { share }
     }
 }
 

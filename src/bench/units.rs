@@ -5,6 +5,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::{SignedDuration, Span, SpanRelativeTo};
+
 /// Splits `12.5MiB` into its number and the letters behind it.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
@@ -33,22 +35,32 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.fract() == 0.0 && bytes < 9e15 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// Reads `250us`, `5ms`, `60s`, `1.5m`, `1h`; a bare number counts `bare` (the unit the option documents).
+/// Reads `250us`, `5ms`, `60s`, `1.5m`, `1h`, and what [`parse_span`] does; a bare number counts `bare` (the unit the option
+/// documents).
 pub fn parse_duration(text: &str, bare: Duration) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; write it as 5ms, 60s or 10m");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let seconds = match unit.as_str() {
-        "" => bare.as_secs_f64(),
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err(wrong()),
-    } * number;
+    let one = split(text).and_then(|(number, unit)| {
+        let seconds = match unit.as_str() {
+            "" => bare.as_secs_f64(),
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        Some(seconds * number)
+    });
+    let seconds = one.or_else(|| parse_span(text).map(|span| span.as_secs_f64())).ok_or_else(wrong)?;
     // A century is beyond every use, and keeps all sums of times far from their bounds.
-    if seconds <= 3.2e9 { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+    if (0.0..=3.2e9).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+/// Reads several units in a row, as in `1h30m`, and ISO 8601, as in `PT1H30M` and `P1DT2H`. A day has 24 hours. It may be negative.
+pub fn parse_span(text: &str) -> Option<SignedDuration> {
+    let span: Span = text.trim().parse().ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
 }
 
 /// Reads `60s` and the like; a bare number is seconds.
@@ -179,7 +191,10 @@ mod tests {
         assert_eq!(parse_millis("5"), Ok(Duration::from_millis(5)));
         assert_eq!(parse_seconds("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_millis("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(parse_seconds("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_seconds("PT1H30M"), Ok(Duration::from_secs(5400)));
         assert!(parse_seconds("soon").is_err() && parse_seconds("1e99s").is_err());
+        assert!(parse_seconds("-5s").is_err() && parse_seconds("-5").is_err());
     }
 
     #[test]

@@ -128,67 +128,15 @@ fn load_of(
         }
         None => OmbWorkload::default(),
     };
-    let preset = load.preset;
-    let light = plan.kind == Kind::EndToEnd;
-    plan.topic = topic.topic.clone().map_or(TopicPlan::Own, TopicPlan::Named);
-    plan.partitions = topic
-        .partitions
-        .or(file.partitions)
-        .or(preset.map(|preset| preset.partitions))
-        .unwrap_or(if light { 1 } else { 6 });
-    plan.replication = topic.replication_factor.unwrap_or(-1);
-    plan.topic_settings = topic.topic_settings.clone();
-    plan.rate = match (load.rate, file.rate) {
-        (Some(rate), _) => rate,
-        (None, Some(Some(rate))) => Rate::Fixed(rate),
-        (None, None) if light => Rate::Fixed(1000.0),
-        _ => Rate::Max,
-    };
-    plan.slo = load.slo.clone();
-    if plan.slo.is_none() && file.rate == Some(None) && load.rate.is_none() {
-        // Its 0 is a search; the limit is ours to choose, and said in the report's command.
-        plan.slo = "p99<=100ms".parse().ok();
-    }
-    plan.arrival = load.arrival;
-    let size = load
-        .size
-        .clone()
-        .or(file.message_size.map(|size| size.to_string()))
-        .or(preset.map(|preset| preset.size.to_owned()));
-    if let Some(size) = size {
-        plan.workload.sizes = sizes(&size)?;
-    }
-    plan.workload.payload = match load.payload {
-        Some(payload) => payload,
-        None => payload_of(&file).map_err(wrong_call)?,
-    };
-    let keyed = || file.keyed.map(|keyed| if keyed { Keys::Uniform(100_000) } else { Keys::None });
-    let of_preset = || preset.and_then(|preset| preset.keys.parse().ok());
-    plan.workload.keys = load.keys.or_else(keyed).or_else(of_preset).unwrap_or(Keys::None);
-    plan.workload.seed = load.seed;
-    plan.producers = load.producers.or(file.producers).or(preset.map(|preset| preset.producers)).unwrap_or(1);
-    plan.acks = load.acks.clone().unwrap_or_else(|| "all".to_owned());
-    plan.batch_size = load.batch_size.or(preset.map(|preset| preset.batch_size)).unwrap_or(16_384);
-    let default_linger = if light { 0 } else { 5 };
-    plan.linger =
-        load.linger.unwrap_or(Duration::from_millis(preset.map_or(default_linger, |preset| preset.linger_ms)));
-    if !plan.linger.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(wrong_call("--linger counts whole milliseconds, as linger.ms does".to_owned()));
-    }
-    plan.compression = load.compression.clone().unwrap_or_else(|| "none".to_owned());
-    plan.in_flight = load.in_flight.unwrap_or(5);
-    plan.idempotence = load.idempotence;
-    plan.outstanding =
-        load.outstanding.or(preset.and_then(|preset| preset.outstanding).filter(|_| plan.rate == Rate::Max));
-    plan.verify = load.verify;
-    if let Some(minutes) = file.minutes.filter(|_| time.duration.is_none() && time.records.is_none()) {
-        plan.duration = Duration::from_secs(minutes * 60);
-    }
-    if let Some(minutes) = file.warmup_minutes.filter(|_| time.warmup.is_none() && time.records.is_none()) {
-        plan.warmup = Duration::from_secs(minutes * 60);
-    }
+    let load = Load { args: load, file: &file };
+    load.topic(plan, topic);
+    load.rate(plan);
+    load.records(plan)?;
+    load.clients(plan)?;
+    load.time(plan, time);
     if plan.label.is_empty() {
-        plan.label = file.name.or(preset.map(|preset| preset.name.to_owned())).unwrap_or_default();
+        let of_preset = || load.args.preset.map(|preset| preset.name.to_owned());
+        plan.label = file.name.clone().or_else(of_preset).unwrap_or_default();
     }
     if let Some(read) = read {
         plan.consumers = file.consumers_per_group.unwrap_or(1);
@@ -196,6 +144,96 @@ fn load_of(
         read_of(plan, read);
     }
     Ok(())
+}
+
+/// What says what the load is. The preset is among the flags.
+struct Load<'a> {
+    args: &'a LoadArgs,
+    file: &'a OmbWorkload,
+}
+
+impl Load<'_> {
+    fn topic(&self, plan: &mut Plan, topic: &TopicArgs) {
+        plan.topic = topic.topic.clone().map_or(TopicPlan::Own, TopicPlan::Named);
+        plan.partitions = topic
+            .partitions
+            .or(self.file.partitions)
+            .or(self.args.preset.map(|preset| preset.partitions))
+            .unwrap_or(if is_light(plan) { 1 } else { 6 });
+        plan.replication = topic.replication_factor.unwrap_or(-1);
+        plan.topic_settings = topic.topic_settings.clone();
+    }
+
+    fn rate(&self, plan: &mut Plan) {
+        plan.rate = match (self.args.rate, self.file.rate) {
+            (Some(rate), _) => rate,
+            (None, Some(Some(rate))) => Rate::Fixed(rate),
+            (None, None) if is_light(plan) => Rate::Fixed(1000.0),
+            _ => Rate::Max,
+        };
+        plan.slo = self.args.slo.clone();
+        if plan.slo.is_none() && self.file.rate == Some(None) && self.args.rate.is_none() {
+            // Its 0 is a search; the limit is ours to choose, and said in the report's command.
+            plan.slo = "p99<=100ms".parse().ok();
+        }
+        plan.arrival = self.args.arrival;
+    }
+
+    fn records(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let (args, file) = (self.args, self.file);
+        let size = args
+            .size
+            .clone()
+            .or(file.message_size.map(|size| size.to_string()))
+            .or(args.preset.map(|preset| preset.size.to_owned()));
+        if let Some(size) = size {
+            plan.workload.sizes = sizes(&size)?;
+        }
+        plan.workload.payload = match args.payload {
+            Some(payload) => payload,
+            None => payload_of(file).map_err(wrong_call)?,
+        };
+        let keyed = || file.keyed.map(|keyed| if keyed { Keys::Uniform(100_000) } else { Keys::None });
+        let of_preset = || args.preset.and_then(|preset| preset.keys.parse().ok());
+        plan.workload.keys = args.keys.or_else(keyed).or_else(of_preset).unwrap_or(Keys::None);
+        plan.workload.seed = args.seed;
+        plan.verify = args.verify;
+        Ok(())
+    }
+
+    /// Needs the rate.
+    fn clients(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let (args, preset) = (self.args, self.args.preset);
+        plan.producers = args.producers.or(self.file.producers).or(preset.map(|preset| preset.producers)).unwrap_or(1);
+        plan.acks = args.acks.clone().unwrap_or_else(|| "all".to_owned());
+        plan.batch_size = args.batch_size.or(preset.map(|preset| preset.batch_size)).unwrap_or(16_384);
+        let default_linger = if is_light(plan) { 0 } else { 5 };
+        plan.linger =
+            args.linger.unwrap_or(Duration::from_millis(preset.map_or(default_linger, |preset| preset.linger_ms)));
+        if !plan.linger.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(wrong_call("--linger counts whole milliseconds, as linger.ms does".to_owned()));
+        }
+        plan.compression = args.compression.clone().unwrap_or_else(|| "none".to_owned());
+        plan.in_flight = args.in_flight.unwrap_or(5);
+        plan.idempotence = args.idempotence;
+        plan.outstanding =
+            args.outstanding.or(preset.and_then(|preset| preset.outstanding).filter(|_| plan.rate == Rate::Max));
+        Ok(())
+    }
+
+    fn time(&self, plan: &mut Plan, time: &TimeArgs) {
+        if let Some(minutes) = self.file.minutes.filter(|_| time.duration.is_none() && time.records.is_none()) {
+            plan.duration = Duration::from_secs(minutes * 60);
+        }
+        if let Some(minutes) = self.file.warmup_minutes.filter(|_| time.warmup.is_none() && time.records.is_none()) {
+            plan.warmup = Duration::from_secs(minutes * 60);
+        }
+    }
+}
+
+/// Latency is what is asked for: few partitions, a steady trickle, no linger.
+fn is_light(plan: &Plan) -> bool {
+    plan.kind == Kind::EndToEnd
 }
 
 /// What a workload file has in its records, where no flag says. Errors: it has what is not made here.

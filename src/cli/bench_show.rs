@@ -102,152 +102,164 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
     if several {
         table.set_header(std::iter::once(String::new()).chain(runs.iter().map(|run| run.label.clone())));
     }
-    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    let mut row = |name: &str, of: &dyn Fn(&Run) -> Option<String>| {
-        let cells: Vec<Option<String>> = runs.iter().map(of).collect();
-        if cells.iter().any(Option::is_some) {
-            rows.push((
-                name.to_owned(),
-                cells.into_iter().map(|cell| cell.unwrap_or_else(|| "–".to_owned())).collect(),
-            ));
+    for (name, cell_of) in ROWS {
+        let texts: Vec<Option<String>> = runs.iter().map(cell_of).collect();
+        if texts.iter().all(Option::is_none) {
+            continue;
         }
-    };
-    // A lossy run has numbers, but none that may be quoted.
-    let shown = |run: &Run, text: String| Some(text).filter(|_| !run.verdict.lossy);
-    row("throughput", &|run| {
-        let speed = format!(
-            "{} MB/s, {} records/s",
-            units::digits(run.results.bytes_per_second / 1e6),
-            units::grouped(run.results.records_per_second as u64)
-        );
-        (run.results.records > 0).then(|| shown(run, speed)).flatten()
-    });
-    // Connections acknowledge nothing.
-    let about_records = |run: &Run| !matches!(run.kind.as_str(), "idle" | "connect-storm");
-    row("ack class", &|run| about_records(run).then(|| format!("{} (acks={})", run.ack_class, run.ack.acks)));
-    row("offered", &|run| {
-        run.results.offered_per_second.map(|offered| format!("{} records/s", units::grouped(offered as u64)))
-    });
-    row("read", &|run| {
-        let speed = format!(
-            "{} MB/s, {} records/s",
-            units::digits(run.results.consumed_bytes_per_second / 1e6),
-            units::grouped(run.results.consumed_per_second as u64)
-        );
-        (run.results.consumed > 0 && run.kind != "consume").then_some(speed)
-    });
-    row("requests", &|run| run.results.requests_per_second.map(|rate| format!("{}/s", units::count(rate))));
-    for (name, pick) in latencies() {
-        row(name, &|run| pick(run).map(latency_line));
-    }
-    row("batches", &|run| {
-        run.results.batches.as_ref().map(|batches| {
-            let linger = batches
-                .linger_expired_share
-                .map_or_else(String::new, |share| format!(", {:.0} % left for linger", share * 100.0));
-            format!(
-                "{} records, {} each, {:.0} % full{linger}",
-                units::digits(batches.records_per_batch),
-                units::bytes(batches.bytes_per_batch),
-                batches.fill * 100.0
-            )
-        })
-    });
-    row("broker CPU", &|run| {
-        let broker = &run.broker;
-        let per_request =
-            broker.cpu_us_per_request.map_or_else(String::new, |cost| format!(", {} µs/request", units::digits(cost)));
-        let busy = broker.cores_busy.map_or_else(String::new, |busy| format!(", {} cores busy", units::digits(busy)));
-        let of = broker.process.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
-        match broker.cpu_ms_per_mb {
-            Some(cost) => Some(format!("{} ms/MB{per_request}{busy}{of}", units::digits(cost))),
-            None => broker.cores_busy.map(|busy| format!("{} cores busy{of}", units::digits(busy))),
-        }
-    });
-    row("broker stages", &|run| {
-        let of = |stages: &RequestStages| {
-            format!(
-                "{}: queue {}, local {}, remote {}",
-                stages.request,
-                units::micros(stages.request_queue_us),
-                units::micros(stages.local_us),
-                units::micros(stages.remote_us)
-            )
-        };
-        let told: Vec<String> = run.broker.stages.iter().map(of).collect();
-        (!told.is_empty()).then(|| told.join("; "))
-    });
-    row("broker memory", &|run| run.broker.rss_bytes.map(|bytes| units::bytes(bytes as f64)));
-    row("to the device", &|run| {
-        let written = run.broker.device_written_bytes.or(run.broker.written_bytes)?;
-        Some(match run.broker.write_amplification {
-            Some(times) => format!("{}, {times:.2}× what was acknowledged", units::bytes(written as f64)),
-            None => units::bytes(written as f64),
-        })
-    });
-    row("generator CPU", &|run| {
-        let generator = &run.generator;
-        if generator.cpu_ms_per_mb == 0.0 {
-            return Some(format!("{:.0} % of {} thread(s)", generator.busy_share * 100.0, generator.threads));
-        }
-        Some(format!(
-            "{} ms/MB, {:.0} % of {} thread(s)",
-            units::digits(generator.cpu_ms_per_mb),
-            generator.busy_share * 100.0,
-            generator.threads
-        ))
-    });
-    row("limits here", &|run| {
-        let before = run.ceilings.as_ref()?.before;
-        Some(format!(
-            "disk {}/s, flush {}, loopback {}/s",
-            units::bytes(before.disk_write_bytes_per_second),
-            units::micros(before.flush_us),
-            units::bytes(before.loopback_bytes_per_second)
-        ))
-    });
-    row("errors", &|run| (run.results.errors > 0).then(|| units::grouped(run.results.errors)));
-    row("verification", &|run| about_records(run).then(|| run.verification.sentence()));
-    row("measured", &|run| {
-        Some(format!(
-            "{} s after {} s of warm-up",
-            units::digits(run.results.seconds),
-            run.series.iter().take_while(|second| !second.measured).count()
-        ))
-    });
-    row("verdict", &|run| Some(verdict_words(run)));
-    for (name, cells) in rows {
-        let aligned = cells.into_iter().map(|cell| Cell::new(cell).set_alignment(CellAlignment::Left));
-        table.add_row(std::iter::once(Cell::new(name)).chain(aligned));
+        let cells = texts.into_iter().map(|text| {
+            Cell::new(text.unwrap_or_else(|| "–".to_owned())).set_alignment(CellAlignment::Left)
+        });
+        table.add_row(std::iter::once(Cell::new(name)).chain(cells));
     }
     writeln!(out, "{}", table.trim_fmt())?;
     for run in runs {
         let label = if several { format!("{}: ", run.label) } else { String::new() };
-        if !run.ack.words.is_empty() && about_records(run) {
-            writeln!(out, "{label}{}: {} {}", run.ack_class, run.ack.words, run.ack.source)?;
-        }
-        for reason in run.verdict.reasons.iter().chain(&run.notes) {
-            writeln!(out, "{label}{reason}")?;
-        }
-        for line in run.verification.evidence.iter().take(5) {
-            writeln!(out, "{label}  {line}")?;
-        }
-        for (name, count) in &run.results.errors_by_code {
-            writeln!(out, "{label}error {name}: {}", units::grouped(*count))?;
-        }
+        write_remarks(out, run, &label)?;
     }
     Ok(())
 }
 
-type Pick = fn(&Run) -> Option<&Percentiles>;
+/// What stands below the table: the promise in words, the reasons of the verdict, the evidence, the errors.
+fn write_remarks(out: &mut impl Write, run: &Run, label: &str) -> io::Result<()> {
+    if !run.ack.words.is_empty() && is_about_records(run) {
+        writeln!(out, "{label}{}: {} {}", run.ack_class, run.ack.words, run.ack.source)?;
+    }
+    for reason in run.verdict.reasons.iter().chain(&run.notes) {
+        writeln!(out, "{label}{reason}")?;
+    }
+    for line in run.verification.evidence.iter().take(5) {
+        writeln!(out, "{label}  {line}")?;
+    }
+    for (name, count) in &run.results.errors_by_code {
+        writeln!(out, "{label}error {name}: {}", units::grouped(*count))?;
+    }
+    Ok(())
+}
 
-fn latencies() -> [(&'static str, Pick); 4] {
-    [
-        ("response", |run| run.results.response_us.as_ref()),
-        ("service", |run| run.results.service_us.as_ref().filter(|_| run.results.offered_per_second.is_some())),
-        ("end to end", |run| run.results.end_to_end_us.as_ref()),
-        ("late by generator", |run| run.results.slip_us.as_ref().filter(|slip| slip.p99 > 1000)),
-    ]
+/// A row's name and what a run has to say there. A row nobody has anything to say in is left out.
+type Row = (&'static str, fn(&Run) -> Option<String>);
+
+const ROWS: [Row; 20] = [
+    ("throughput", throughput),
+    ("ack class", |run| is_about_records(run).then(|| format!("{} (acks={})", run.ack_class, run.ack.acks))),
+    ("offered", |run| {
+        run.results.offered_per_second.map(|offered| format!("{} records/s", units::grouped(offered as u64)))
+    }),
+    ("read", read),
+    ("requests", |run| run.results.requests_per_second.map(|rate| format!("{}/s", units::count(rate)))),
+    ("response", |run| run.results.response_us.as_ref().map(latency_line)),
+    ("service", |run| {
+        run.results.service_us.as_ref().filter(|_| run.results.offered_per_second.is_some()).map(latency_line)
+    }),
+    ("end to end", |run| run.results.end_to_end_us.as_ref().map(latency_line)),
+    ("late by generator", |run| run.results.slip_us.as_ref().filter(|slip| slip.p99 > 1000).map(latency_line)),
+    ("batches", batches),
+    ("broker CPU", broker_cpu),
+    ("broker stages", broker_stages),
+    ("broker memory", |run| run.broker.rss_bytes.map(|bytes| units::bytes(bytes as f64))),
+    ("to the device", to_the_device),
+    ("generator CPU", generator_cpu),
+    ("limits here", limits_here),
+    ("errors", |run| (run.results.errors > 0).then(|| units::grouped(run.results.errors))),
+    ("verification", |run| is_about_records(run).then(|| run.verification.sentence())),
+    ("measured", measured),
+    ("verdict", |run| Some(verdict_words(run))),
+];
+
+/// Connections acknowledge nothing.
+fn is_about_records(run: &Run) -> bool {
+    !matches!(run.kind.as_str(), "idle" | "connect-storm")
+}
+
+fn throughput(run: &Run) -> Option<String> {
+    let results = &run.results;
+    // A lossy run has numbers, but none that may be quoted.
+    (results.records > 0 && !run.verdict.lossy).then(|| speed(results.bytes_per_second, results.records_per_second))
+}
+
+fn read(run: &Run) -> Option<String> {
+    let results = &run.results;
+    (results.consumed > 0 && run.kind != "consume")
+        .then(|| speed(results.consumed_bytes_per_second, results.consumed_per_second))
+}
+
+fn speed(bytes_per_second: f64, records_per_second: f64) -> String {
+    format!("{} MB/s, {} records/s", units::digits(bytes_per_second / 1e6), units::grouped(records_per_second as u64))
+}
+
+fn batches(run: &Run) -> Option<String> {
+    let batches = run.results.batches.as_ref()?;
+    let linger = batches
+        .linger_expired_share
+        .map_or_else(String::new, |share| format!(", {:.0} % left for linger", share * 100.0));
+    Some(format!(
+        "{} records, {} each, {:.0} % full{linger}",
+        units::digits(batches.records_per_batch),
+        units::bytes(batches.bytes_per_batch),
+        batches.fill * 100.0
+    ))
+}
+
+fn broker_cpu(run: &Run) -> Option<String> {
+    let broker = &run.broker;
+    let per_request =
+        broker.cpu_us_per_request.map_or_else(String::new, |cost| format!(", {} µs/request", units::digits(cost)));
+    let busy = broker.cores_busy.map_or_else(String::new, |busy| format!(", {} cores busy", units::digits(busy)));
+    let of = broker.process.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+    match broker.cpu_ms_per_mb {
+        Some(cost) => Some(format!("{} ms/MB{per_request}{busy}{of}", units::digits(cost))),
+        None => broker.cores_busy.map(|busy| format!("{} cores busy{of}", units::digits(busy))),
+    }
+}
+
+fn broker_stages(run: &Run) -> Option<String> {
+    let of = |stages: &RequestStages| {
+        format!(
+            "{}: queue {}, local {}, remote {}",
+            stages.request,
+            units::micros(stages.request_queue_us),
+            units::micros(stages.local_us),
+            units::micros(stages.remote_us)
+        )
+    };
+    let told: Vec<String> = run.broker.stages.iter().map(of).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn to_the_device(run: &Run) -> Option<String> {
+    let written = run.broker.device_written_bytes.or(run.broker.written_bytes)?;
+    Some(match run.broker.write_amplification {
+        Some(times) => format!("{}, {times:.2}× what was acknowledged", units::bytes(written as f64)),
+        None => units::bytes(written as f64),
+    })
+}
+
+fn generator_cpu(run: &Run) -> Option<String> {
+    let generator = &run.generator;
+    let busy = format!("{:.0} % of {} thread(s)", generator.busy_share * 100.0, generator.threads);
+    Some(match generator.cpu_ms_per_mb {
+        0.0 => busy,
+        cost => format!("{} ms/MB, {busy}", units::digits(cost)),
+    })
+}
+
+fn limits_here(run: &Run) -> Option<String> {
+    let before = run.ceilings.as_ref()?.before;
+    Some(format!(
+        "disk {}/s, flush {}, loopback {}/s",
+        units::bytes(before.disk_write_bytes_per_second),
+        units::micros(before.flush_us),
+        units::bytes(before.loopback_bytes_per_second)
+    ))
+}
+
+fn measured(run: &Run) -> Option<String> {
+    Some(format!(
+        "{} s after {} s of warm-up",
+        units::digits(run.results.seconds),
+        run.series.iter().take_while(|second| !second.measured).count()
+    ))
 }
 
 fn latency_line(all: &Percentiles) -> String {

@@ -15,11 +15,11 @@ use anyhow::{Context as _, anyhow};
 use clap::builder::Resettable;
 use serde::Deserialize;
 
-use super::moments::duration_argument;
 use super::problems;
 use super::serve_args::key_value;
 use super::show::nearest;
 use super::{EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Failure};
+use crate::bench::units;
 use crate::client::admin::{Admin, BlockingAdmin};
 use crate::client::settings::{Builder, HostPort};
 use crate::client::{AdminSettings, CallError, ClientError, Settings};
@@ -94,7 +94,13 @@ pub(super) struct ConnectArgs {
     #[arg(long, value_name = "NAME", global = true, help_heading = "Connection")]
     pub(super) profile: Option<String>,
     /// How long to wait for an answer [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = duration_argument, global = true, help_heading = "Connection")]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = units::parse_seconds,
+        global = true,
+        help_heading = "Connection"
+    )]
     pub(super) timeout: Option<Duration>,
     /// Nothing on stderr but errors
     #[arg(short, long, global = true, help_heading = "Connection")]

@@ -4,10 +4,11 @@
 //! long ago) and of a duration. Always: what comes out is milliseconds since 1970, the clock of record timestamps. Source: the
 //! offsets of rpk's `consume`; ISO 8601; Kafka's `--to-datetime` and `--by-duration`.
 
+use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use jiff::{Span, SpanRelativeTo, Timestamp};
 
+use crate::bench::units;
 use crate::types::TimestampMs;
 
 /// Numbers from here on are milliseconds: as seconds they lie beyond the year 5138.
@@ -44,16 +45,7 @@ fn not_a_moment(text: &str) -> String {
 
 /// Reads a duration in milliseconds: `500ms`, `10s`, `5m`, `1h30m`, `2d`, `PT1H30M`, `P1DT2H`. A day has 24 hours.
 pub(super) fn parse_duration(text: &str) -> Option<i64> {
-    let span: Span = text.trim().parse().ok()?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    i64::try_from(duration.as_millis()).ok()
-}
-
-/// For clap: a duration that is not negative. A bare number is seconds, as in the durations of `bench`.
-pub(super) fn duration_argument(text: &str) -> Result<std::time::Duration, String> {
-    let bare = text.trim().parse::<i64>().ok().and_then(|seconds| seconds.checked_mul(1000));
-    let ms = bare.or_else(|| parse_duration(text)).and_then(|ms| u64::try_from(ms).ok());
-    ms.map(std::time::Duration::from_millis).ok_or_else(|| "write a duration as 500ms, 10s, 5m or 1h".to_owned())
+    units::parse_span(text).and_then(|span| i64::try_from(span.as_millis()).ok())
 }
 
 /// `2026-01-31T10:00:00.000Z`
@@ -112,9 +104,6 @@ mod tests {
         assert_eq!(parse_duration("PT1H30M"), Some(5_400_000));
         assert_eq!(parse_duration("P1DT2H"), Some(93_600_000));
         assert_eq!(parse_duration("1 fortnight"), None);
-        assert_eq!(duration_argument("30"), Ok(std::time::Duration::from_secs(30)));
-        assert_eq!(duration_argument("250ms"), Ok(std::time::Duration::from_millis(250)));
-        assert!(duration_argument("-5s").is_err() && duration_argument("-5").is_err());
     }
 
     #[test]

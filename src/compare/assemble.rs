@@ -33,7 +33,7 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
         Rate::Fixed(rate) => Some(rate),
         Rate::Max | Rate::Ramp(..) => None,
     });
-    let (mut findings, mut notes) = verdict::findings(&cell.metrics, &measurements, offered);
+    let (mut findings, notes_of_findings) = verdict::findings(&cell.metrics, &measurements, offered);
     let classes = [0, 1].map(|target| class(&measurements, target));
     let asked = classes.iter().all(|class| !class.is_empty());
     let (fair, sentence) =
@@ -41,38 +41,18 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
     let mut lossy: Vec<(usize, String)> = known.lossy;
     lossy.extend(measurements.iter().filter(|one| !one.lossy.is_empty()).map(|one| (one.target, one.lossy.clone())));
     lossy.dedup();
-    let failed =
-        [0, 1].iter().any(|target| !measurements.iter().any(|one| one.target == *target && one.error.is_empty()));
-    let state = match () {
-        () if !lossy.is_empty() => State::Lossy,
-        () if failed => State::Failed,
-        () if !fair => State::Crossed,
-        () => State::Valid,
-    };
-    for (target, why) in &lossy {
-        notes.insert(0, format!("{} broke its promise: {why}.", names.get(*target).unwrap_or(&"?")));
+    let state = state(&lossy, fair, &measurements);
+    if let Some(why) = why_no_headline(state) {
+        findings.iter_mut().for_each(|finding| finding.withdraw(why));
     }
-    if state == State::Lossy {
-        // A number of a broker that loses records is no number.
-        for finding in &mut findings {
-            finding.withdraw("no headline: records were lost");
-        }
-    }
-    if state == State::Crossed {
-        for finding in &mut findings {
-            finding.withdraw("not comparable: different promises");
-        }
-    }
-    for target in [0, 1] {
-        let errors: Vec<&str> = measurements
-            .iter()
-            .filter(|one| one.target == target && !one.error.is_empty())
-            .map(|one| one.error.as_str())
-            .collect();
-        if let Some(first) = errors.first() {
-            notes.push(format!("{}: {} turn(s) without numbers: {first}", names[target], errors.len()));
-        }
-    }
+    // The last loss told is the first note.
+    let mut notes: Vec<String> = lossy
+        .iter()
+        .rev()
+        .map(|(target, why)| format!("{} broke its promise: {why}.", names.get(*target).unwrap_or(&"?")))
+        .collect();
+    notes.extend(notes_of_findings);
+    notes.extend([0, 1].into_iter().filter_map(|target| turns_without_numbers(names[target], target, &measurements)));
     if cell.shape == Shape::Soak {
         notes.push(
             "A soak is one pair: it shows how each target held out, and no difference is claimed from it.".to_owned(),
@@ -81,13 +61,7 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
     if known.recorded {
         notes.push("One side is recorded: the pairs were not measured back to back, so what changed on the host between the two days is in the ratios.".to_owned());
     }
-    for note in &mut notes {
-        for (words, target) in [("The first target", names[0]), ("The second target", names[1])] {
-            if note.starts_with(words) {
-                *note = note.replacen(words, target, 1);
-            }
-        }
-    }
+    notes.iter_mut().for_each(|note| name_targets(note, names));
     let histograms = if cell.metrics.contains(&Metric::P99) {
         vec![merged(&measurements, 0), merged(&measurements, 1)]
     } else {
@@ -112,6 +86,45 @@ pub(super) fn cell_report(cell: &Cell, known: Known<'_>, measurements: Vec<Measu
         findings,
         histograms,
         notes,
+    }
+}
+
+/// Whether the numbers may be quoted; `fair` when both targets promise what may be compared.
+fn state(lossy: &[(usize, String)], fair: bool, measurements: &[Measurement]) -> State {
+    let has_numbers = |target: usize| measurements.iter().any(|one| one.target == target && one.error.is_empty());
+    if !lossy.is_empty() {
+        State::Lossy
+    } else if !(has_numbers(0) && has_numbers(1)) {
+        State::Failed
+    } else if !fair {
+        State::Crossed
+    } else {
+        State::Valid
+    }
+}
+
+/// What stands in place of a claim where none may be made.
+fn why_no_headline(state: State) -> Option<&'static str> {
+    match state {
+        // A number of a broker that loses records is no number.
+        State::Lossy => Some("no headline: records were lost"),
+        State::Crossed => Some("not comparable: different promises"),
+        State::Failed | State::Valid => None,
+    }
+}
+
+fn turns_without_numbers(name: &str, target: usize, measurements: &[Measurement]) -> Option<String> {
+    let failed = || measurements.iter().filter(move |one| one.target == target && !one.error.is_empty());
+    let first = &failed().next()?.error;
+    Some(format!("{name}: {} turn(s) without numbers: {first}", failed().count()))
+}
+
+/// The verdict knows targets by their place; readers know them by name.
+fn name_targets(note: &mut String, names: [&str; 2]) {
+    for (words, name) in [("The first target", names[0]), ("The second target", names[1])] {
+        if note.starts_with(words) {
+            *note = note.replacen(words, name, 1);
+        }
     }
 }
 

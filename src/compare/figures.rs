@@ -6,8 +6,8 @@
 
 use super::metric::{BYTES_PER_REQUEST, Metric};
 use super::presets::floor_ms_per_mb;
-use super::report::{CellReport, Comparison, State, Stretch};
-use super::verdict::{Finding, PAIRS_MIN, shown};
+use super::report::{CellReport, Comparison, Finding, State, Stretch};
+use super::verdict::{PAIRS_MIN, shown};
 use crate::bench::figures::{Figure, Table};
 use crate::bench::plots::{ForestRow, forest};
 use crate::bench::recorder::decode;
@@ -65,14 +65,31 @@ pub(super) fn all(comparison: &Comparison) -> Vec<Figure> {
 
 /// Ratios, one figure for each sort of number.
 fn forests(comparison: &Comparison) -> Vec<Figure> {
-    let (first, second) = (comparison.name(0), comparison.name(1));
-    type Of = fn(Metric) -> bool;
-    let sorts: [(&str, &str, Of, String, String); 4] = [
-        ("ratio-throughput", "Throughput", Metric::is_rate, format!("{second} more"), format!("{first} more")),
-        (
-            "ratio-latency",
-            "Latency",
-            |metric| {
+    Sort::ALL.iter().filter_map(|sort| sort.forest(comparison)).collect()
+}
+
+/// Numbers that are told together.
+struct Sort {
+    id: &'static str,
+    title: &'static str,
+    holds: fn(Metric) -> bool,
+    /// What a target has that is ahead.
+    ahead: Ahead,
+}
+
+#[derive(Clone, Copy)]
+enum Ahead {
+    More,
+    Less,
+}
+
+impl Sort {
+    const ALL: [Self; 4] = [
+        Self { id: "ratio-throughput", title: "Throughput", holds: Metric::is_rate, ahead: Ahead::More },
+        Self {
+            id: "ratio-latency",
+            title: "Latency",
+            holds: |metric| {
                 matches!(
                     metric,
                     Metric::P50
@@ -86,13 +103,12 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                         | Metric::LatencyDrift
                 )
             },
-            format!("{first} less"),
-            format!("{second} less"),
-        ),
-        (
-            "ratio-cost",
-            "Processor time",
-            |metric| {
+            ahead: Ahead::Less,
+        },
+        Self {
+            id: "ratio-cost",
+            title: "Processor time",
+            holds: |metric| {
                 matches!(
                     metric,
                     Metric::CpuPerMb
@@ -102,26 +118,28 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                         | Metric::CpuShare
                 )
             },
-            format!("{first} less"),
-            format!("{second} less"),
-        ),
-        (
-            "ratio-rest",
-            "Memory, switches, bytes to the device",
-            |metric| {
+            ahead: Ahead::Less,
+        },
+        Self {
+            id: "ratio-rest",
+            title: "Memory, switches, bytes to the device",
+            holds: |metric| {
                 matches!(metric, Metric::Rss | Metric::MemoryDrift | Metric::Switches | Metric::WriteAmplification)
             },
-            format!("{first} less"),
-            format!("{second} less"),
-        ),
+            ahead: Ahead::Less,
+        },
     ];
-    let mut figures = Vec::new();
-    for (id, title, wanted, left, right) in sorts {
+
+    /// `None` when no quotable cell has a ratio of this sort.
+    fn forest(&self, comparison: &Comparison) -> Option<Figure> {
+        let (first, second) = (comparison.name(0), comparison.name(1));
         let mut rows = Vec::new();
         let mut table = Table::new(&["workload", "what", first, second, "ratio", "95 % interval", "pairs", "verdict"]);
         for cell in quotable(comparison) {
             for finding in &cell.findings {
-                let Some(metric) = Metric::from_key(&finding.metric).filter(|metric| wanted(*metric)) else { continue };
+                let Some(metric) = Metric::from_key(&finding.metric).filter(|metric| (self.holds)(*metric)) else {
+                    continue;
+                };
                 let Some(ratio) = finding.ratio else { continue };
                 let mut row = vec![name_of(comparison, cell), metric.name().to_owned()];
                 row.extend(
@@ -136,26 +154,31 @@ fn forests(comparison: &Comparison) -> Vec<Figure> {
                     finding.claim(),
                 ]);
                 table.row(row);
-                if (finding.pairs as usize) < PAIRS_MIN
-                    || matches!(finding.word.as_str(), "client-bound" | "as offered")
-                {
-                    continue;
+                if is_drawn(finding) {
+                    let name = format!("{}: {}", cell_short(comparison, cell), metric.short());
+                    rows.push(ForestRow { name, ratio, more_is_better: metric.more_is_better() });
                 }
-                let short = format!("{}: {}", cell_short(comparison, cell), metric.short());
-                rows.push(ForestRow { name: short, ratio, more_is_better: metric.more_is_better() });
             }
         }
         if table.rows.is_empty() {
-            continue;
+            return None;
         }
         let caption = format!(
             "{first} over {second}: the geometric mean of the ratio of each pair with its 95 % interval (Student's, of the logarithms). Grey where the interval holds 1: no \
              difference was shown. Green is where {first} does better, red where {second} does. Rates that the client or the offered load was the limit of are in the table only."
         );
-        let svg = if rows.is_empty() { String::new() } else { forest(title, &rows, &left, &right) };
-        figures.push(Figure { id: id.to_owned(), title: format!("{title}: ratios"), caption, svg, table });
+        let (left, right) = match self.ahead {
+            Ahead::More => (format!("{second} more"), format!("{first} more")),
+            Ahead::Less => (format!("{first} less"), format!("{second} less")),
+        };
+        let svg = if rows.is_empty() { String::new() } else { forest(self.title, &rows, &left, &right) };
+        Some(Figure { id: self.id.to_owned(), title: format!("{}: ratios", self.title), caption, svg, table })
     }
-    figures
+}
+
+/// What too few pairs found, and a rate that something else than the broker was the limit of, is in the table only.
+fn is_drawn(finding: &Finding) -> bool {
+    finding.pairs as usize >= PAIRS_MIN && !matches!(finding.word.as_str(), "client-bound" | "as offered")
 }
 
 fn cell_short(comparison: &Comparison, cell: &CellReport) -> String {

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::Finding;
 use crate::bench::report::{Ceilings, HostFacts, Tool};
+use crate::bench::stats::Interval;
 
 /// The version this file describes. It rises when a field changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -177,6 +177,26 @@ pub struct Measurement {
     /// Latency: HdrHistogram V2 compressed, base64.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub histogram: String,
+}
+
+/// What may be said of one number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// [`super::metric::Metric::key`].
+    pub metric: String,
+    /// Medians of the first and the second target.
+    pub medians: Vec<f64>,
+    /// The geometric mean of first over second of each pair, which the ratio of the medians need not be; left out where there was no pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Interval>,
+    /// Pairs that were used.
+    pub pairs: u32,
+    /// `faster`, `slower`, `cheaper`, … `no difference shown`, `client-bound`, `as offered`, `too few pairs`, `not measured`.
+    pub word: String,
+    /// The client was the limit of the faster one only: it is faster by at least what was measured.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
 }
 
 /// A stretch of a soak.

@@ -5,10 +5,8 @@
 //! only while enough others remain, never by their result.
 //! Source: the paired design of the method rules; `bench::stats` for the arithmetic.
 
-use serde::{Deserialize, Serialize};
-
 use super::metric::{Metric, Promise};
-use super::report::Measurement;
+use super::report::{Finding, Measurement};
 use crate::bench::stats::{self, Interval, median, paired_ratio};
 use crate::bench::units;
 
@@ -24,26 +22,6 @@ const CARRIED_MIN: f64 = 0.97;
 
 /// Turns of both targets that were taken one after the other.
 pub type Pair<'a> = (&'a Measurement, &'a Measurement);
-
-/// What may be said of one number.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Finding {
-    /// [`Metric::key`].
-    pub metric: String,
-    /// Medians of the first and the second target.
-    pub medians: Vec<f64>,
-    /// The geometric mean of first over second of each pair, which the ratio of the medians need not be; left out where there was no pair.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<Interval>,
-    /// Pairs that were used.
-    pub pairs: u32,
-    /// `faster`, `slower`, `cheaper`, … `no difference shown`, `client-bound`, `as offered`, `too few pairs`, `not measured`.
-    pub word: String,
-    /// The client was the limit of the faster one only: it is faster by at least what was measured.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub at_least: bool,
-}
 
 impl Finding {
     /// Whether the first target was shown to be better, worse, or neither.

@@ -156,61 +156,19 @@ impl Words<'_> {
         gain: Option<&Gain>,
         default_holds: bool,
     ) -> String {
-        let pick = self.space.words(&best.point);
         match verdict {
             Verdict::NothingHolds => {
                 let must = if self.goal.slo.is_empty() { "the load".to_owned() } else { self.goal.slo.to_string() };
                 format!(
-                    "Nothing that was tried carries the load and holds {must}. The nearest miss is {pick} ({}, {} records/s).",
+                    "Nothing that was tried carries the load and holds {must}. The nearest miss is {} ({}, {} records/s).",
+                    self.space.words(&best.point),
                     self.at(best),
                     units::count(best.measured.records_per_second)
                 )
             }
-            Verdict::KeepDefaults => match gain {
-                None if best.point != self.space.default_point() => format!(
-                    "Keep Kafka's defaults for now: the best so far is {pick} ({}), but it was not measured beside them in pairs.",
-                    self.at(best)
-                ),
-                None => {
-                    format!("Keep Kafka's defaults ({pick}): nothing that was tried is better ({}).", self.at(best))
-                }
-                Some(gain) => format!(
-                    "Keep Kafka's defaults: no gain over them was shown. The best found is {pick}, at {:.2}× their {} (95 % interval {:.2} to {:.2}).",
-                    gain.ratio.value,
-                    self.goal.number_name(),
-                    gain.ratio.low,
-                    gain.ratio.high
-                ),
-            },
+            Verdict::KeepDefaults => self.keep(best, gain),
             Verdict::Change => {
-                let mut text = format!("Set {pick}: {}", self.at(best));
-                if let Some(default) = default {
-                    text.push_str(&format!(
-                        "; Kafka's defaults ({}): {}",
-                        self.space.short(&default.point),
-                        self.at(default)
-                    ));
-                }
-                match gain {
-                    Some(gain) => {
-                        let word = if self.goal.sign() > 0.0 { "more" } else { "less" };
-                        let (low, high) = if self.goal.sign() > 0.0 {
-                            (gain.ratio.low - 1.0, gain.ratio.high - 1.0)
-                        } else {
-                            (1.0 - gain.ratio.high, 1.0 - gain.ratio.low)
-                        };
-                        if gain.better >= 0.0 {
-                            text.push_str(&format!(
-                                ". That is {} {word} (95 % interval {} to {}, from {} pairs)",
-                                percent(gain.better),
-                                percent(low),
-                                percent(high),
-                                gain.pairs
-                            ));
-                        }
-                    }
-                    None => text.push_str(". No pairs were measured beside each other, so there is no interval"),
-                }
+                let mut text = self.change(best, default, gain);
                 if !default_holds {
                     let must = if self.goal.slo.is_empty() {
                         "carry the load".to_owned()
@@ -223,6 +181,53 @@ impl Words<'_> {
                 text
             }
         }
+    }
+
+    fn keep(&self, best: &Summary, gain: Option<&Gain>) -> String {
+        let pick = self.space.words(&best.point);
+        match gain {
+            None if best.point != self.space.default_point() => format!(
+                "Keep Kafka's defaults for now: the best so far is {pick} ({}), but it was not measured beside them in pairs.",
+                self.at(best)
+            ),
+            None => {
+                format!("Keep Kafka's defaults ({pick}): nothing that was tried is better ({}).", self.at(best))
+            }
+            Some(gain) => format!(
+                "Keep Kafka's defaults: no gain over them was shown. The best found is {pick}, at {:.2}× their {} (95 % interval {:.2} to {:.2}).",
+                gain.ratio.value,
+                self.goal.number_name(),
+                gain.ratio.low,
+                gain.ratio.high
+            ),
+        }
+    }
+
+    /// Without the full stop.
+    fn change(&self, best: &Summary, default: Option<&Summary>, gain: Option<&Gain>) -> String {
+        let mut text = format!("Set {}: {}", self.space.words(&best.point), self.at(best));
+        if let Some(default) = default {
+            text.push_str(&format!("; Kafka's defaults ({}): {}", self.space.short(&default.point), self.at(default)));
+        }
+        match gain {
+            Some(gain) if gain.better >= 0.0 => {
+                let (word, low, high) = if self.goal.sign() > 0.0 {
+                    ("more", gain.ratio.low - 1.0, gain.ratio.high - 1.0)
+                } else {
+                    ("less", 1.0 - gain.ratio.high, 1.0 - gain.ratio.low)
+                };
+                text.push_str(&format!(
+                    ". That is {} {word} (95 % interval {} to {}, from {} pairs)",
+                    percent(gain.better),
+                    percent(low),
+                    percent(high),
+                    gain.pairs
+                ));
+            }
+            Some(_) => {}
+            None => text.push_str(". No pairs were measured beside each other, so there is no interval"),
+        }
+        text
     }
 
     fn how_it_ended(&mut self, search: &Search, end: End) {

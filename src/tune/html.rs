@@ -177,96 +177,50 @@ impl Page<'_> {
 
     /// One map each of latency, throughput, cost and fill, when both knobs of the plane were searched.
     fn heat_maps(&self, settings: &[Setting], pick: Option<&Point>) -> Vec<Figure> {
-        let place = |knob| self.space.factors.iter().position(|factor| factor.knob == knob);
-        let (Some(size), Some(linger)) = (place(Knob::BatchSize), place(Knob::Linger)) else { return Vec::new() };
-        let levels = |factor: usize| {
-            // Levels nobody measured would be empty rows of a grid.
-            (0..self.space.factors[factor].levels.len())
-                .filter(|level| settings.iter().any(|setting| setting.point[factor] == *level))
-                .collect::<Vec<usize>>()
+        let Some(plane) = Plane::of(self.space, settings) else { return Vec::new() };
+        MAPS.iter().filter_map(|quantity| self.heat_map(&plane, quantity, pick)).collect()
+    }
+
+    /// `None` when there is nothing to see.
+    fn heat_map(&self, plane: &Plane<'_>, quantity: &Quantity, pick: Option<&Point>) -> Option<Figure> {
+        let values = plane.values(self.goal, quantity.of);
+        values.iter().flatten().flatten().next()?;
+        let known = || values.iter().flatten().flatten().copied();
+        let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+        if quantity.id == "map-throughput" && high < low * 1.01 {
+            // At a fixed rate that is carried everywhere the map would paint noise.
+            return None;
+        }
+        let row_names = plane.names(plane.size, &plane.rows);
+        let column_names = plane.names(plane.linger, &plane.columns);
+        let mut table = Table { head: vec!["batch.size".to_owned()], rows: Vec::new() };
+        table.head.extend(column_names.iter().cloned());
+        for (name, row) in row_names.iter().zip(&values) {
+            let mut cells = vec![name.clone()];
+            cells.extend(row.iter().map(|value| value.map_or_else(|| "–".to_owned(), quantity.format)));
+            table.row(cells);
+        }
+        let title = quantity.title.unwrap_or(self.goal.percentile());
+        let map = HeatMap {
+            title: title.to_owned(),
+            x_label: "linger.ms".to_owned(),
+            y_label: "batch.size".to_owned(),
+            columns: column_names,
+            rows: row_names,
+            cells: values,
+            format: quantity.format,
+            low_is_good: quantity.low_is_good,
+            default: plane.spot(&self.space.default_point()),
+            pick: pick.and_then(|pick| plane.spot(pick)),
         };
-        let (rows, columns) = (levels(size), levels(linger));
-        let cell = |row: usize, column: usize| {
-            let here = settings.iter().filter(|setting| setting.point[size] == row && setting.point[linger] == column);
-            here.max_by(|a, b| self.goal.standing(&a.measured).compare(&self.goal.standing(&b.measured)))
-        };
-        let spot = |point: &[usize]| {
-            let row = rows.iter().position(|level| *level == point[size])?;
-            Some((row, columns.iter().position(|level| *level == point[linger])?))
-        };
-        type Map = (&'static str, String, fn(&Measured, &Goal) -> Option<f64>, fn(f64) -> String, bool);
-        let percentile = self.goal.percentile();
-        let maps: [Map; 4] = [
-            (
-                "map-latency",
-                percentile.to_owned(),
-                |measured, goal| measured.percentile(goal.percentile()).filter(|value| *value > 0.0),
-                units::micros,
-                true,
-            ),
-            (
-                "map-throughput",
-                "MB/s".to_owned(),
-                |measured, _| Some(measured.bytes_per_second / 1e6),
-                units::digits,
-                false,
-            ),
-            ("map-cost", "CPU, ms per MB".to_owned(), |measured, _| measured.cpu_ms_per_mb(), units::digits, true),
-            (
-                "map-fill",
-                "fill of a batch when it leaves".to_owned(),
-                |measured, _| Some(measured.fill.min(1.0)),
-                |value| format!("{:.0} %", value * 100.0),
-                false,
-            ),
-        ];
         let more = if self.space.factors.len() > 2 { " Other knobs stand where the cell was best." } else { "" };
-        maps.into_iter()
-            .filter_map(|(id, title, pick_value, format, low_is_good)| {
-                let values: Vec<Vec<Option<f64>>> = rows
-                    .iter()
-                    .map(|row| columns.iter().map(|column| pick_value(&cell(*row, *column)?.measured, self.goal)).collect())
-                    .collect();
-                values.iter().flatten().flatten().next()?;
-                let known = || values.iter().flatten().flatten().copied();
-                let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-                if id == "map-throughput" && high < low * 1.01 {
-                    // At a fixed rate that is carried everywhere the map would paint noise.
-                    return None;
-                }
-                let names = |factor: usize, levels: &[usize]| {
-                    let factor = &self.space.factors[factor];
-                    levels.iter().map(|level| factor.knob.show(factor.levels[*level])).collect::<Vec<String>>()
-                };
-                let (row_names, column_names) = (names(size, &rows), names(linger, &columns));
-                let mut table = Table { head: vec!["batch.size".to_owned()], rows: Vec::new() };
-                table.head.extend(column_names.iter().cloned());
-                for (name, row) in row_names.iter().zip(&values) {
-                    let mut cells = vec![name.clone()];
-                    cells.extend(row.iter().map(|value| value.map_or_else(|| "–".to_owned(), format)));
-                    table.row(cells);
-                }
-                let map = HeatMap {
-                    title: title.clone(),
-                    x_label: "linger.ms".to_owned(),
-                    y_label: "batch.size".to_owned(),
-                    columns: column_names,
-                    rows: row_names,
-                    cells: values,
-                    format,
-                    low_is_good,
-                    default: spot(&self.space.default_point()),
-                    pick: pick.and_then(|pick| spot(pick)),
-                };
-                Some(Figure {
-                    id: id.to_owned(),
-                    title: format!("batch.size × linger.ms: {title}"),
-                    caption: format!("Darker is better. Broken outline: Kafka's default. Strong outline: the pick. Empty cells were not measured.{more}"),
-                    svg: map.to_svg(),
-                    table,
-                })
-            })
-            .collect()
+        Some(Figure {
+            id: quantity.id.to_owned(),
+            title: format!("batch.size × linger.ms: {title}"),
+            caption: format!("Darker is better. Broken outline: Kafka's default. Strong outline: the pick. Empty cells were not measured.{more}"),
+            svg: map.to_svg(),
+            table,
+        })
     }
 
     /// Latency over throughput; at a fixed rate, over cost.
@@ -430,6 +384,97 @@ impl Page<'_> {
             escape(started_at)
         );
         shell(title, &body, &footer)
+    }
+}
+
+/// What a heat map shows.
+struct Quantity {
+    id: &'static str,
+    /// `None`: the name of the goal's percentile.
+    title: Option<&'static str>,
+    of: fn(&Measured, &Goal) -> Option<f64>,
+    format: fn(f64) -> String,
+    low_is_good: bool,
+}
+
+const MAPS: [Quantity; 4] = [
+    Quantity {
+        id: "map-latency",
+        title: None,
+        of: |measured, goal| measured.percentile(goal.percentile()).filter(|value| *value > 0.0),
+        format: units::micros,
+        low_is_good: true,
+    },
+    Quantity {
+        id: "map-throughput",
+        title: Some("MB/s"),
+        of: |measured, _| Some(measured.bytes_per_second / 1e6),
+        format: units::digits,
+        low_is_good: false,
+    },
+    Quantity {
+        id: "map-cost",
+        title: Some("CPU, ms per MB"),
+        of: |measured, _| measured.cpu_ms_per_mb(),
+        format: units::digits,
+        low_is_good: true,
+    },
+    Quantity {
+        id: "map-fill",
+        title: Some("fill of a batch when it leaves"),
+        of: |measured, _| Some(measured.fill.min(1.0)),
+        format: |value| format!("{:.0} %", value * 100.0),
+        low_is_good: false,
+    },
+];
+
+/// Settings by batch.size (rows) and linger.ms (columns).
+struct Plane<'a> {
+    space: &'a Space,
+    settings: &'a [Setting],
+    /// The factors of batch.size and of linger.ms.
+    size: usize,
+    linger: usize,
+    /// Their levels that were measured; the others would be empty rows of a grid.
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl<'a> Plane<'a> {
+    /// `None` when one of the knobs was not searched.
+    fn of(space: &'a Space, settings: &'a [Setting]) -> Option<Self> {
+        let place = |knob| space.factors.iter().position(|factor| factor.knob == knob);
+        let (size, linger) = (place(Knob::BatchSize)?, place(Knob::Linger)?);
+        let levels = |factor: usize| -> Vec<usize> {
+            (0..space.factors[factor].levels.len())
+                .filter(|level| settings.iter().any(|setting| setting.point[factor] == *level))
+                .collect()
+        };
+        Some(Self { space, settings, size, linger, rows: levels(size), columns: levels(linger) })
+    }
+
+    /// The best setting of a cell.
+    fn cell(&self, goal: &Goal, row: usize, column: usize) -> Option<&Setting> {
+        let is_here = |setting: &&Setting| setting.point[self.size] == row && setting.point[self.linger] == column;
+        let here = self.settings.iter().filter(is_here);
+        here.max_by(|a, b| goal.standing(&a.measured).compare(&goal.standing(&b.measured)))
+    }
+
+    /// A number of each cell, by row and column.
+    fn values(&self, goal: &Goal, of: fn(&Measured, &Goal) -> Option<f64>) -> Vec<Vec<Option<f64>>> {
+        let value = |row: usize, column: usize| of(&self.cell(goal, row, column)?.measured, goal);
+        self.rows.iter().map(|row| self.columns.iter().map(|column| value(*row, *column)).collect()).collect()
+    }
+
+    /// (row, column) of a point, when it was measured.
+    fn spot(&self, point: &[usize]) -> Option<(usize, usize)> {
+        let row = self.rows.iter().position(|level| *level == point[self.size])?;
+        Some((row, self.columns.iter().position(|level| *level == point[self.linger])?))
+    }
+
+    fn names(&self, factor: usize, levels: &[usize]) -> Vec<String> {
+        let factor = &self.space.factors[factor];
+        levels.iter().map(|level| factor.knob.show(factor.levels[*level])).collect()
     }
 }
 
