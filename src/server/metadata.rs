@@ -170,8 +170,14 @@ fn by_default(name: &str) -> NewTopic {
 fn tell_first_use(topic: &str, outcome: Result<(), CommandError>) {
     match outcome {
         Ok(()) => tracing::info!(topic, "created on first use"),
-        // Another client was first, or the name collides with one that is there: the answer says so.
-        Err(CommandError::TopicExists(_) | CommandError::InvalidTopic(_)) => {}
+        // Another client was first, or the name collides with one that is there, or one request names too many or what may
+        // not be: the answer says so. One line for each of half a million names would be the peer's to write.
+        Err(
+            CommandError::TopicExists(_)
+            | CommandError::InvalidTopic(_)
+            | CommandError::InvalidRequest(_)
+            | CommandError::PolicyViolation(_),
+        ) => {}
         Err(error) => tracing::warn!(topic, %error, "a topic was not created on first use"),
     }
 }
