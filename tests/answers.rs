@@ -322,6 +322,9 @@ fn an_id_counts_for_more_than_the_name_beside_it(client: &mut Client) {
         let response = client.ask(12, &request, decoded!(MetadataResponse));
         assert_eq!((response.topics[0].error_code, response.topics[0].topic_id), (code, topic_id));
     }
+    let beside = |name| (Some(name), topic_id);
+    let answered = metadata(client, &[beside("a"), beside("b"), (None, topic_id)]);
+    assert_eq!(answered, [(Some("t".into()), ErrorCode::NONE, 3576, false)], "once, whatever names stand beside it");
 }
 
 /// Metadata of version 12 with the operations of topics: name, code, operations, whether internal.

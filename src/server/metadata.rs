@@ -107,12 +107,16 @@ fn unknown_topic(error_code: ErrorCode, topic: MetadataRequestTopic<'_>) -> Meta
 
 /// Each topic once, in the order of the request.
 fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<MetadataTopic<'a>> {
+    // An id that is given counts for more than a name beside it, and is asked for once whatever names stand there: a topic may
+    // have a thousand partitions.
+    let by_id_or_name = |topic: MetadataRequestTopic<'a>| MetadataRequestTopic {
+        name: topic.name.filter(|_| topic.topic_id == TopicId::ZERO),
+        topic_id: topic.topic_id,
+    };
     let mut seen = HashSet::new();
     let first_time =
         |topic: &MetadataRequestTopic<'a>| seen.insert((topic.name.as_ref().map(Str::to_shared), topic.topic_id));
-    let answer = |mut topic: MetadataRequestTopic<'a>| {
-        // An id that is given counts for more than a name beside it.
-        topic.name = topic.name.filter(|_| topic.topic_id == TopicId::ZERO);
+    let answer = |topic: MetadataRequestTopic<'a>| {
         let (known, code) = match &topic.name {
             Some(name) if !is_legal_name(name) => (None, ErrorCode::INVALID_TOPIC_EXCEPTION),
             Some(name) => (image.topics.get(&**name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
@@ -121,7 +125,7 @@ fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<
         let is_internal = topic.name.as_deref().is_some_and(is_internal_topic);
         known.map_or_else(|| MetadataTopic { is_internal, ..unknown_topic(code, topic) }, |known| topic_answer(known))
     };
-    asked.into_iter().filter(first_time).map(answer).collect()
+    asked.into_iter().map(by_id_or_name).filter(first_time).map(answer).collect()
 }
 
 fn topic_answer<'a>(topic: &TopicImage) -> MetadataTopic<'a> {
