@@ -161,7 +161,7 @@ fn a_long_poll_ends_when_its_bytes_come_wherever_they_are_written() {
     // Nothing comes: the answer is empty, at the end of the wait.
     let began = Instant::now();
     let sent = reader.send(FETCH, &fetch_request("slow", &[(0, 1), (1, 1)], Duration::from_millis(200), 1));
-    assert_eq!(fetched(&mut reader, sent), [0, 1].map(|index| (index, ErrorCode::NONE, 1, Vec::new())));
+    assert_eq!(fetched(&mut reader, sent), [0, 1].map(|index| (index, ErrorCode::NONE, 1, Vec::<String>::new())));
     assert!(began.elapsed() >= Duration::from_millis(200));
 }
 
