@@ -101,6 +101,7 @@ fn data_is_answered_as_kafka_does() {
         a_timeout_is_not_for_the_own_device_and_unreadable_records_do_not_stop_a_search,
         a_fetch_that_goes_on_with_a_session_finds_none,
         only_a_replica_of_the_partition_may_follow_it,
+        who_is_too_old_for_zstd_is_given_none,
         an_unknown_position_is_told_before_an_unknown_topic,
         the_shape_of_a_batch_is_judged_before_acks_and_internal_topics,
         records_of_a_topic_without_a_policy_can_be_deleted,
@@ -273,6 +274,21 @@ fn only_a_replica_of_the_partition_may_follow_it(client: &mut Client) {
     }
 }
 
+fn who_is_too_old_for_zstd_is_given_none(client: &mut Client) {
+    fresh(client);
+    assert_eq!(alter(client, "t", &[("compression.type", Some("zstd"))]), ErrorCode::NONE);
+    produce(client, -1, 10_000, &[("t", 1)], &batch(now(), &["v"], None));
+    for (version, code) in [(9, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode::NONE)] {
+        let partition = FetchPartition { partition_max_bytes: 1 << 20, ..Default::default() };
+        let topic = FetchTopic { topic: "t".into(), partitions: smallvec![partition], ..Default::default() };
+        let request = FetchRequest { topics: smallvec![topic], ..Default::default() };
+        let response = client.ask(version, &request, decoded!(FetchResponse));
+        let answer = &response.responses[0].partitions[0];
+        let bytes = answer.records.map_or(0, |records| records.len());
+        assert_eq!((answer.error_code, bytes > 0), (code, code == ErrorCode::NONE), "version {version}");
+    }
+}
+
 fn an_unknown_position_is_told_before_an_unknown_topic(client: &mut Client) {
     fresh(client);
     let asked = |name: &'static str, timestamps: &[i64]| ListOffsetsTopic {
@@ -306,6 +322,9 @@ fn an_id_counts_for_more_than_the_name_beside_it(client: &mut Client) {
         let response = client.ask(12, &request, decoded!(MetadataResponse));
         assert_eq!((response.topics[0].error_code, response.topics[0].topic_id), (code, topic_id));
     }
+    let beside = |name| (Some(name), topic_id);
+    let answered = metadata(client, &[beside("a"), beside("b"), (None, topic_id)]);
+    assert_eq!(answered, [(Some("t".into()), ErrorCode::NONE, 3576, false)], "once, whatever names stand beside it");
 }
 
 /// Metadata of version 12 with the operations of topics: name, code, operations, whether internal.

@@ -46,6 +46,9 @@ pub enum State {
 }
 
 impl State {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Empty, Self::PreparingRebalance, Self::CompletingRebalance, Self::Stable];
+
     /// Kafka's word for it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 //! first partition that has any is answered whatever the limits (KIP-74); nobody waits for bytes that the request's own
 //! limits keep out; a waiting fetch holds no data and is given up when its client goes; memory for what is read is reserved
 //! before, on the shard of the connection, whoever owns the partitions. No sessions are kept: id 0 is a legal answer to every
-//! request for one (KIP-227). Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-516, KIP-951; Kafka's
+//! request for one (KIP-227). Source: KIP-74, KIP-98, KIP-110, KIP-227, KIP-320, KIP-516, KIP-951; Kafka's
 //! `ReplicaManager.fetchMessages`, `DelayedFetch`; 4.4 as measured.
 
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::controller::image::TopicImage;
+use crate::protocol::batch::Codec;
 use crate::protocol::fetch::{
     EpochAndOffset, FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopic, FetchTopicResponse,
 };
@@ -26,6 +27,7 @@ use crate::rt::net::{Payload, Reply};
 use crate::server::connection::{Abandoned, Context};
 use crate::server::produce::endpoints;
 use crate::server::{Server, errors};
+use crate::shard::Shard;
 use crate::shard::calls::{FetchItem, FetchShare, ShardAnswer, ShardCall, WatchId, WatchShare};
 use crate::shard::data::Read;
 use crate::shard::router::{Groups, Places, split};
@@ -37,6 +39,9 @@ const IDS_FROM: i16 = 13;
 /// From this version on an answer names the leader a client should have asked, and where it is. The field is older, but
 /// Kafka leaves it empty before.
 const LEADERS_FROM: i16 = 16;
+
+/// First version whose clients can be expected to read zstd (KIP-110).
+const ZSTD_FROM: i16 = 10;
 
 /// The epochs of full requests, which need no session; all others go on with one, and there is none.
 const SESSION_BEGINS: i32 = 0;
@@ -131,8 +136,13 @@ impl Wanted {
             } else {
                 (image.topics.get(&*topic.topic), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             };
+            let no_zstd = cx.version < ZSTD_FROM && known.is_some_and(|known| is_in_zstd(shard, known));
             for partition in &topic.partitions {
                 let planned = match known.ok_or(unknown).and_then(|known| plan_item(known, partition)) {
+                    // The answer is as bare as that of a partition which is not known.
+                    Ok(_) if no_zstd => {
+                        Planned::Refused { code: ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, leader_epoch: None }
+                    }
                     // No other broker replicates from this one yet.
                     Ok((_, leader_epoch)) if replica >= 0 => {
                         Planned::Refused { code: ErrorCode::NOT_LEADER_OR_FOLLOWER, leader_epoch: Some(leader_epoch) }
@@ -273,6 +283,12 @@ fn plan_item(topic: &TopicImage, partition: &FetchPartition) -> Result<(FetchIte
         last_fetched_epoch: LeaderEpoch::new(partition.last_fetched_epoch),
     };
     Ok((item, image.leader_epoch))
+}
+
+/// Whether the topic keeps its records in zstd, whatever codec they came in.
+fn is_in_zstd(shard: &Shard, topic: &TopicImage) -> bool {
+    let settings = shard.topic_settings(topic.id);
+    settings.is_some_and(|settings| matches!(settings.compression, Some((Codec::Zstd, _))))
 }
 
 fn ask(server: &Server, owner: ShardIndex, share: FetchShare) -> impl Future<Output = Option<ShardAnswer>> + 'static {

@@ -7,7 +7,7 @@
 //! a sync waits longer than `offsets.commit.timeout.ms`, since a connection's heartbeats come after it. Source: KIP-62,
 //! KIP-345, KIP-394, KIP-559, KIP-699, KIP-800, KIP-814, KIP-1043.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::coordinator::command::{
     GroupAnswer, GroupCommand, GroupError, JoinRequest, Joined, LeaveRequest, Leaving, ListFilter, MemberRequest,
     Protocol, SyncRequest,
 };
+use crate::coordinator::group::State;
 use crate::coordinator::partition_for;
 use crate::protocol::groups::{
     Coordinator, DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
@@ -361,8 +362,12 @@ fn described_group(group: crate::coordinator::command::DescribedGroup) -> Descri
 
 /// Answers ListGroups: every coordinator of every shard tells its own.
 pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>) -> ListGroupsResponse<'static> {
-    let words = |words: &[Str<'_>]| words.iter().map(ToString::to_string).collect();
-    let filter = ListFilter { states: words(&request.states_filter), types: words(&request.types_filter) };
+    let states = request.states_filter.iter().map(|word| word.trim());
+    let types = request.types_filter.iter().map(|word| &**word);
+    let filter = ListFilter {
+        states: filter_words(states, &State::ALL.map(State::name)),
+        types: filter_words(types, &[GROUP_TYPE]),
+    };
     let shard = cx.server.shard();
     let asked: Vec<_> =
         (0..shard.shards()).map(|index| shard.ask(index, ShardCall::ListGroups(filter.clone()))).collect();
@@ -385,6 +390,17 @@ pub(super) async fn list_groups(cx: &Context<'_>, request: ListGroupsRequest<'_>
         }
     }
     response
+}
+
+/// What a filter's words come to: each of the `names` that groups can have once, and for all other words one that none has. A
+/// request may bring half a million words, and every group is compared with each that is kept.
+fn filter_words<'w>(words: impl Iterator<Item = &'w str>, names: &[&'static str]) -> Vec<String> {
+    let mut kept = BTreeSet::new();
+    for word in words {
+        let name = names.iter().copied().find(|name| name.eq_ignore_ascii_case(word));
+        kept.insert(name.unwrap_or_default());
+    }
+    kept.into_iter().map(str::to_owned).collect()
 }
 
 /// Answers DeleteGroups.
@@ -410,4 +426,17 @@ pub(super) fn shared(text: &Option<Str<'_>>) -> Option<Arc<str>> {
 
 fn blob(bytes: &Bytes) -> Blob<'static> {
     bytes.to_vec().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_words_of_a_filter_those_are_kept_that_a_group_can_have() {
+        let kept = |words: &[&str]| filter_words(words.iter().copied(), &["Empty", "Stable"]);
+        assert_eq!(kept(&[]), [""; 0], "an empty filter stays one");
+        assert_eq!(kept(&["stable", "EMPTY", "Stable"]), ["Empty", "Stable"]);
+        assert_eq!(kept(&["x", "dead", "stable", ""]), ["", "Stable"]);
+    }
 }

@@ -107,12 +107,16 @@ fn unknown_topic(error_code: ErrorCode, topic: MetadataRequestTopic<'_>) -> Meta
 
 /// Each topic once, in the order of the request.
 fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<MetadataTopic<'a>> {
+    // An id that is given counts for more than a name beside it, and is asked for once whatever names stand there: a topic may
+    // have a thousand partitions.
+    let by_id_or_name = |topic: MetadataRequestTopic<'a>| MetadataRequestTopic {
+        name: topic.name.filter(|_| topic.topic_id == TopicId::ZERO),
+        topic_id: topic.topic_id,
+    };
     let mut seen = HashSet::new();
     let first_time =
         |topic: &MetadataRequestTopic<'a>| seen.insert((topic.name.as_ref().map(Str::to_shared), topic.topic_id));
-    let answer = |mut topic: MetadataRequestTopic<'a>| {
-        // An id that is given counts for more than a name beside it.
-        topic.name = topic.name.filter(|_| topic.topic_id == TopicId::ZERO);
+    let answer = |topic: MetadataRequestTopic<'a>| {
         let (known, code) = match &topic.name {
             Some(name) if !is_legal_name(name) => (None, ErrorCode::INVALID_TOPIC_EXCEPTION),
             Some(name) => (image.topics.get(&**name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
@@ -121,7 +125,7 @@ fn asked_topics<'a>(image: &Image, asked: Vec<MetadataRequestTopic<'a>>) -> Vec<
         let is_internal = topic.name.as_deref().is_some_and(is_internal_topic);
         known.map_or_else(|| MetadataTopic { is_internal, ..unknown_topic(code, topic) }, |known| topic_answer(known))
     };
-    asked.into_iter().filter(first_time).map(answer).collect()
+    asked.into_iter().map(by_id_or_name).filter(first_time).map(answer).collect()
 }
 
 fn topic_answer<'a>(topic: &TopicImage) -> MetadataTopic<'a> {
@@ -170,8 +174,14 @@ fn by_default(name: &str) -> NewTopic {
 fn tell_first_use(topic: &str, outcome: Result<(), CommandError>) {
     match outcome {
         Ok(()) => tracing::info!(topic, "created on first use"),
-        // Another client was first, or the name collides with one that is there: the answer says so.
-        Err(CommandError::TopicExists(_) | CommandError::InvalidTopic(_)) => {}
+        // Another client was first, or the name collides with one that is there, or one request names too many or what may
+        // not be: the answer says so. One line for each of half a million names would be the peer's to write.
+        Err(
+            CommandError::TopicExists(_)
+            | CommandError::InvalidTopic(_)
+            | CommandError::InvalidRequest(_)
+            | CommandError::PolicyViolation(_),
+        ) => {}
         Err(error) => tracing::warn!(topic, %error, "a topic was not created on first use"),
     }
 }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test ends by panicking; `pub` is for those who include this file
 
+use std::collections::BTreeSet;
+
 use bytes::BytesMut;
 use fastrand::Rng;
 use ringlog::log::epochs::Epochs;
@@ -14,9 +16,10 @@ use ringlog::log::recovery::{Found, Gaps, Known, Next, Recovery, Scanner};
 use ringlog::log::{checkpoint, index};
 use ringlog::protocol::batch::{self, BatchError, Builder, BuilderOptions, Codec, ProducerStamp, RecordRules, Records};
 use ringlog::protocol::values::Wire;
-use ringlog::protocol::wire::Form;
-use ringlog::protocol::{ApiKey, HeaderError, Request, Segment};
-use ringlog::protocol::{admin, decode_any_request, encode_request, fetch, groups, parse_request_header, produce};
+use ringlog::protocol::wire::{Form, WireError};
+use ringlog::protocol::{ApiKey, HeaderError, Request, RequestError, RequestHeader, Segment};
+use ringlog::protocol::{admin, fetch, groups, operator, placement, produce};
+use ringlog::protocol::{decode_any_request, encode_request, parse_request_header};
 use ringlog::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
 
 /// One target.
@@ -52,10 +55,14 @@ pub fn frame(bytes: &[u8]) {
     }
 }
 
-/// A whole request: what is read of it is what its header says.
+/// A whole request: it ends with its last byte, and neither a byte earlier nor one later.
 pub fn request(bytes: &[u8]) {
-    if let Ok(header) = decode_any_request(bytes) {
-        assert_eq!(parse_request_header(bytes).map(|(header, _)| header), Ok(header));
+    if let Ok(RequestHeader { api, version, .. }) = decode_any_request(bytes) {
+        let (_, shorter) = bytes.split_last().expect("a header has ten bytes at least");
+        assert!(decode_any_request(shorter).is_err());
+        let longer = [bytes, &[0]].concat();
+        let trailing = RequestError::Body { api, version, source: WireError::Trailing };
+        assert_eq!(decode_any_request(&longer), Err(trailing));
     }
 }
 
@@ -191,14 +198,39 @@ fn request_corpus() -> Vec<Vec<u8>> {
     of::<produce::ProduceRequest<'_>>(&mut frames);
     of::<fetch::FetchRequest<'_>>(&mut frames);
     of::<admin::ApiVersionsRequest<'_>>(&mut frames);
-    of::<admin::MetadataRequest<'_>>(&mut frames);
-    of::<admin::ListOffsetsRequest<'_>>(&mut frames);
     of::<admin::CreateTopicsRequest<'_>>(&mut frames);
+    of::<admin::DeleteTopicsRequest<'_>>(&mut frames);
+    of::<admin::DescribeClusterRequest>(&mut frames);
     of::<admin::DescribeConfigsRequest<'_>>(&mut frames);
+    of::<admin::InitProducerIdRequest<'_>>(&mut frames);
+    of::<admin::ListConfigResourcesRequest>(&mut frames);
+    of::<admin::ListOffsetsRequest<'_>>(&mut frames);
+    of::<admin::MetadataRequest<'_>>(&mut frames);
+    of::<groups::DeleteGroupsRequest<'_>>(&mut frames);
+    of::<groups::DescribeGroupsRequest<'_>>(&mut frames);
+    of::<groups::FindCoordinatorRequest<'_>>(&mut frames);
+    of::<groups::HeartbeatRequest<'_>>(&mut frames);
     of::<groups::JoinGroupRequest<'_>>(&mut frames);
-    of::<groups::SyncGroupRequest<'_>>(&mut frames);
+    of::<groups::LeaveGroupRequest<'_>>(&mut frames);
+    of::<groups::ListGroupsRequest<'_>>(&mut frames);
     of::<groups::OffsetCommitRequest<'_>>(&mut frames);
+    of::<groups::OffsetDeleteRequest<'_>>(&mut frames);
     of::<groups::OffsetFetchRequest<'_>>(&mut frames);
+    of::<groups::SyncGroupRequest<'_>>(&mut frames);
+    of::<operator::AlterConfigsRequest<'_>>(&mut frames);
+    of::<operator::CreatePartitionsRequest<'_>>(&mut frames);
+    of::<operator::DeleteRecordsRequest<'_>>(&mut frames);
+    of::<operator::DescribeAclsRequest<'_>>(&mut frames);
+    of::<operator::DescribeLogDirsRequest<'_>>(&mut frames);
+    of::<operator::DescribeProducersRequest<'_>>(&mut frames);
+    of::<operator::DescribeTopicPartitionsRequest<'_>>(&mut frames);
+    of::<operator::IncrementalAlterConfigsRequest<'_>>(&mut frames);
+    of::<operator::OffsetForLeaderEpochRequest<'_>>(&mut frames);
+    of::<placement::AlterPartitionReassignmentsRequest<'_>>(&mut frames);
+    of::<placement::ElectLeadersRequest<'_>>(&mut frames);
+    of::<placement::ListPartitionReassignmentsRequest<'_>>(&mut frames);
+    let kinds: BTreeSet<_> = frames.iter().map(|frame| [frame[0], frame[1]]).collect();
+    assert_eq!(kinds.len(), ApiKey::ALL.len());
     frames
 }
 
