@@ -4,6 +4,7 @@
 //! order; stage one of a produce is done when [`Shard::produce`] returns, without an await, and stage two is a countdown: no task
 //! waits for an acknowledgement; a fetch reads each partition's limits once.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -271,11 +272,18 @@ impl Shard {
     }
 
     /// Resolves after `bytes` more became visible over `partitions`, or one of them ended. What became visible since it was
-    /// read counts; a partition that is gone resolves at once.
+    /// read counts; a partition that is gone resolves at once. Every append counts down each place of its partition: who names
+    /// more than there are, some again and again, gets one each.
     pub fn watch(&self, partitions: &[(PartitionId, u64)], bytes: u64) -> Watching {
         let watch = Watch::new(bytes);
+        let mut partitions = Cow::from(partitions);
+        if partitions.len() > self.partitions.borrow().len() {
+            let partitions = partitions.to_mut();
+            partitions.sort_unstable();
+            partitions.dedup_by_key(|(id, _)| *id);
+        }
         let mut places = Vec::with_capacity(partitions.len());
-        for (id, seen) in partitions {
+        for (id, seen) in partitions.iter() {
             match self.partition(*id) {
                 Ok(partition) => places.push(partition.watch(&watch, *seen)),
                 Err(Absent::NotLeader | Absent::Offline(_)) => drop(watch.fire()),
