@@ -272,6 +272,20 @@ fn lost_metadata_is_refused_while_there_are_partitions() {
     }
 }
 
+#[test]
+fn a_cluster_whose_metadata_lies_on_a_missing_disk_is_not_begun_anew() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |_| {});
+    std::fs::rename(root.path().join("a"), root.path().join("elsewhere")).unwrap();
+    let settings = settings(&[]);
+    let paths: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.path().join(name)).collect();
+    let dirs = DataDirs::open(&paths, settings.node_id, None, random_bits).unwrap();
+    let opened = open(settings, &dirs, Advertised { host: "h".to_owned(), port: 1 }, random_bits);
+    let error = opened.err().expect("it is refused").to_string();
+    assert!(error.contains("/a is new, but"), "{error}");
+    assert!(!root.path().join("a").join(log::METADATA_DIR).exists());
+}
+
 /// A log that fails from its second batch on: the first is the start.
 struct Failing {
     batches: u32,
