@@ -132,6 +132,16 @@ fn log_dirs_may_be_reordered() {
 }
 
 #[test]
+fn a_directory_may_leave_log_dirs_when_its_topics_are_gone() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |node| {
+        node.controller.create_topics(vec![topic("t", 2)], false).await.remove(0).unwrap();
+        node.controller.delete_topics(vec![TopicRef::Name("t".to_owned())]).await.remove(0).unwrap();
+    });
+    live_in(&root, ["a", "c"], &[], async |node| assert!(node.first.topics.is_empty()));
+}
+
+#[test]
 fn validating_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
     live(&root, &[], async |node| {
