@@ -375,6 +375,7 @@ pub(super) mod tests {
             (&[("engine.cpu.set", "0-99999999999")], "is no set of cores"),
             (&[("group.min.session.timeout.ms", "1h")], "group.min.session.timeout.ms is larger"),
             (&[("log.segment.bytes", "1000")], "Value must be at least 1048576"),
+            (&[("log.retention.hours", "0")], "log.retention.hours must be unlimited (-1) or"),
         ] {
             let refusal = refusal(list);
             assert!(refusal.contains(part), "{list:?}: {refusal}");

@@ -165,6 +165,7 @@ impl Desk {
     fn settings(&mut self, cluster_id: Option<Given>, host: &Host) -> BrokerSettings {
         self.check_roles();
         self.check_replication();
+        self.check_retention();
         let node_id = self.node_id();
         let listener = self.listener();
         let (advertised_host, advertised_port) = self.advertised(&listener, host);
@@ -266,6 +267,16 @@ impl Desk {
         if self.count(key) > 1 {
             let message = format!("{key}={} is more than there are brokers", self.count(key));
             self.warn(key, message, "topics whose creator does not say 1 will be refused, as on a Kafka of one broker");
+        }
+    }
+
+    /// Of a topic 0 is taken, as in Kafka; for all of them it is not.
+    fn check_retention(&mut self) {
+        let keys = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
+        let Some(key) = keys.into_iter().find(|key| self.values.contains_key(*key)) else { return };
+        if self.number(key) == 0 {
+            let message = format!("{key} must be unlimited (-1) or, greater than or equal to 1");
+            self.error(key, message, "0 would delete every closed segment of every topic; -1 keeps all");
         }
     }
 

@@ -581,15 +581,22 @@ fn finish(
     closed: &[DirCheckpoint],
 ) -> Result<(), Failure> {
     let unrecorded = |error: &dyn std::fmt::Display| Failure(format!("the clean end was not recorded: {error}"));
-    checkpoints.on_end(closed).map_err(|error| unrecorded(&error))?;
-    for (index, (dir, closed)) in settings.log_dirs.iter().zip(closed).enumerate() {
-        if closed.clean {
+    let mut outcome = Ok(());
+    // One bad directory keeps no other from its clean end.
+    for (index, (closed, written)) in closed.iter().zip(checkpoints.on_end(closed)).enumerate() {
+        let marked = written.map_err(|error| unrecorded(&error)).and_then(|()| {
+            if !closed.clean {
+                return Ok(());
+            }
+            let dir = &settings.log_dirs[index];
             let unmarked = |error: &dyn std::fmt::Display| unrecorded(&format_args!("{}: {error}", dir.display()));
             // A log's clean end leaves its small files to this one sync.
             files::sync_all_blocking(dir).map_err(|error| unmarked(&error))?;
-            dirs.mark_clean(index).map_err(|error| unmarked(&error))?;
-        }
+            dirs.mark_clean(index).map_err(|error| unmarked(&error))
+        });
+        outcome = outcome.and(marked);
     }
+    outcome?;
     if closed.iter().all(|closed| closed.clean) {
         Ok(())
     } else {
@@ -603,4 +610,24 @@ fn write_ready_file(path: &std::path::Path, kafka: SocketAddr, admin: &str) -> R
     std::fs::write(&unfinished, format!("{line}\n"))
         .and_then(|()| std::fs::rename(&unfinished, path))
         .map_err(|error| Failure(format!("--ready-file {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Sources, load};
+
+    #[test]
+    fn a_directory_that_takes_no_checkpoint_keeps_no_other_from_its_clean_end() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["bad", "good"].map(|name| root.path().join(name));
+        let overrides = vec![("log.dirs".to_owned(), format!("{},{}", paths[0].display(), paths[1].display()))];
+        let settings = load(&Sources { overrides, ..Default::default() }).unwrap().0;
+        let dirs = DataDirs::open(&paths, settings.node_id, None, random_bits).unwrap();
+        std::fs::create_dir(paths[0].join("log-start-offset-checkpoint.tmp")).unwrap();
+        let mut checkpoints = Checkpoints::new(paths.iter().map(|path| (path.clone(), Offsets::default())));
+        let closed = [true, true].map(|clean| DirCheckpoint { clean, ..DirCheckpoint::default() });
+        finish(&settings, &dirs, &mut checkpoints, &closed).unwrap_err();
+        assert_eq!(paths.map(|path| path.join(".kafka_cleanshutdown").exists()), [false, true]);
+    }
 }

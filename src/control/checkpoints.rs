@@ -101,16 +101,16 @@ impl Checkpoints {
         }
     }
 
-    /// Takes over where logs were closed, and writes it, one `closed` a directory in their order. What did not close keeps
-    /// what is known of it.
-    pub fn on_end(&mut self, closed: &[DirCheckpoint]) -> io::Result<()> {
-        let mut outcome = Ok(());
+    /// Takes over where logs were closed, and writes it, one `closed` a directory in their order; what came of each. What did
+    /// not close keeps what is known of it.
+    pub fn on_end(&mut self, closed: &[DirCheckpoint]) -> Vec<io::Result<()>> {
+        let mut outcomes = Vec::with_capacity(closed.len());
         for (dir, closed) in self.dirs.iter_mut().zip(closed) {
             dir.offsets.recovery_points.extend(closed.recovery_points.iter().cloned());
             dir.offsets.log_starts.extend(closed.log_starts.iter().cloned());
-            outcome = outcome.and(dir.write());
+            outcomes.push(dir.write());
         }
-        outcome
+        outcomes
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
         // Only one of them closed.
         let closed =
             DirCheckpoint { recovery_points: vec![(named("good"), Offset::new(12).unwrap())], ..Default::default() };
-        checkpoints.on_end(&[closed]).unwrap();
+        checkpoints.on_end(&[closed]).remove(0).unwrap();
         assert_eq!(on_disk(dir.path()), offsets(&[("never-opened", 40), ("failed", 8), ("good", 12)]).recovery_points);
     }
 

@@ -187,7 +187,7 @@ impl DataDirs {
     /// The directory that holds the metadata log: the first, until `log.dirs` is reordered.
     pub(super) fn metadata_home(&self) -> Result<&Path, DirError> {
         let mut homes = self.dirs.iter().filter(|dir| dir.path.join(METADATA_DIR).is_dir());
-        let home = homes.next().unwrap_or(&self.dirs[0]);
+        let Some(home) = homes.next() else { return self.new_metadata_home() };
         match homes.next() {
             Some(second) => {
                 let what =
@@ -195,6 +195,23 @@ impl DataDirs {
                 Err(DirError::Foreign { dir: second.path.clone(), what })
             }
             None => Ok(&home.path),
+        }
+    }
+
+    /// Where a metadata log begins: nowhere while one directory is new and another is not. A disk that is missing would be taken
+    /// for an empty one, and its cluster would go on without its topics.
+    fn new_metadata_home(&self) -> Result<&Path, DirError> {
+        let (new, known): (Vec<_>, Vec<_>) = self.dirs.iter().partition(|dir| dir.is_new);
+        match (new.first(), known.first()) {
+            (Some(new), Some(known)) => {
+                let what = format!(
+                    "is new, but {} is not, and no directory holds a metadata log; mount what is missing, or restore {METADATA_DIR} \
+                     from a copy",
+                    known.path.display()
+                );
+                Err(DirError::Foreign { dir: new.path.clone(), what })
+            }
+            _ => Ok(&self.dirs[0].path),
         }
     }
 

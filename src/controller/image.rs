@@ -145,6 +145,17 @@ impl Record {
             _ => None,
         }
     }
+
+    /// The topic this record makes, changes or ends.
+    pub fn topic(&self) -> Option<TopicId> {
+        match self {
+            Self::Topic { id: topic, .. }
+            | Self::Partitions { topic, .. }
+            | Self::Configs { topic, .. }
+            | Self::TopicGone { topic } => TopicId::parse(topic),
+            Self::Broker { .. } | Self::Started | Self::ProducerIds { .. } => None,
+        }
+    }
 }
 
 /// A partition within a record.

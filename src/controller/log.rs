@@ -11,6 +11,7 @@
 //! file (written aside, flushed, renamed, directory flushed), after which the old one is removed. Source: the
 //! study of fsync failures by Rebello and others, 2020 (why a failed flush is final).
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -342,14 +343,20 @@ fn newest(dir: &Path) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(dir)? {
         paths.push(entry?.path());
     }
-    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "log")).max())
+    Ok(paths.into_iter().filter(|path| is_ours(path, "log")).max())
+}
+
+/// Whether `path` has a name that we give. A copy that somebody made beside the file has not: it is neither read nor removed.
+fn is_ours(path: &Path, extension: &str) -> bool {
+    let digits = |stem: &OsStr| stem.len() == 20 && stem.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    path.extension().is_some_and(|found| found == extension) && path.file_stem().is_some_and(digits)
 }
 
 /// Removes older files and half-written snapshots.
 fn remove_others(dir: &Path, keep: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        if path != keep && path.extension().is_some_and(|extension| extension == "log" || extension == "tmp") {
+        if path != keep && (is_ours(&path, "log") || is_ours(&path, "tmp")) {
             fs::remove_file(path)?;
         }
     }
@@ -497,6 +504,15 @@ mod tests {
         fs::write(metadata.join("00000000000000000004.log"), &new).unwrap();
         assert_eq!(FileLog::open(dir.path()).unwrap().batches, [batch(4, &[4000])]);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_copy_beside_the_file_is_neither_read_nor_removed() {
+        let (dir, path) = written(&three());
+        let copy = path.with_file_name("00000000000000000000_copy.log");
+        fs::write(&copy, line(&[], 0)).unwrap();
+        assert_eq!(FileLog::open(dir.path()).unwrap().batches, with_empty_snapshot(&three()));
+        assert!(copy.exists());
     }
 
     #[test]

@@ -194,11 +194,13 @@ pub fn open(
     let OpenedLog { log, batches, torn_bytes } = FileLog::open(dirs.metadata_home()?)?;
     let directories: Vec<DirectoryId> = dirs.dirs.iter().map(|dir| dir.id.clone()).collect();
     let mut image = Image::empty(dirs.cluster_id.clone(), directories);
-    let mut gone: BTreeSet<TopicId> = BTreeSet::new();
-    for batch in &batches {
+    let records = batches.iter().flat_map(|batch| &batch.records);
+    let gone: BTreeSet<TopicId> = records.filter_map(Record::gone_topic).collect();
+    for mut batch in batches {
+        // What is told of a topic that ends later names directories that may have left log.dirs since.
+        batch.records.retain(|record| record.topic().is_none_or(|topic| !gone.contains(&topic)));
         image = image.replay(&batch.records)?;
         image.version = batch.version;
-        gone.extend(batch.records.iter().filter_map(Record::gone_topic));
     }
     if image.version == 0 {
         dirs.expect_no_partitions()?;

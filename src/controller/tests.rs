@@ -132,6 +132,16 @@ fn log_dirs_may_be_reordered() {
 }
 
 #[test]
+fn a_directory_may_leave_log_dirs_when_its_topics_are_gone() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |node| {
+        node.controller.create_topics(vec![topic("t", 2)], false).await.remove(0).unwrap();
+        node.controller.delete_topics(vec![TopicRef::Name("t".to_owned())]).await.remove(0).unwrap();
+    });
+    live_in(&root, ["a", "c"], &[], async |node| assert!(node.first.topics.is_empty()));
+}
+
+#[test]
 fn validating_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
     live(&root, &[], async |node| {
@@ -270,6 +280,20 @@ fn lost_metadata_is_refused_while_there_are_partitions() {
         let error = opened.err().expect("it is refused").to_string();
         assert!(error.contains("holds t-0, but no directory holds a metadata log"), "{error}");
     }
+}
+
+#[test]
+fn a_cluster_whose_metadata_lies_on_a_missing_disk_is_not_begun_anew() {
+    let root = tempfile::tempdir().unwrap();
+    live(&root, &[], async |_| {});
+    std::fs::rename(root.path().join("a"), root.path().join("elsewhere")).unwrap();
+    let settings = settings(&[]);
+    let paths: Vec<PathBuf> = ["a", "b"].iter().map(|name| root.path().join(name)).collect();
+    let dirs = DataDirs::open(&paths, settings.node_id, None, random_bits).unwrap();
+    let opened = open(settings, &dirs, Advertised { host: "h".to_owned(), port: 1 }, random_bits);
+    let error = opened.err().expect("it is refused").to_string();
+    assert!(error.contains("/a is new, but"), "{error}");
+    assert!(!root.path().join("a").join(log::METADATA_DIR).exists());
 }
 
 /// A log that fails from its second batch on: the first is the start.
