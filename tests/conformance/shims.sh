@@ -138,6 +138,10 @@ plan() {
     call console-produce-bad-header kafka-console-producer $T --topic @T-p --reader-property parse.headers=true '<h1\tv1\n'
     call console-produce-lenient kafka-console-producer $T --topic @T-p --reader-property parse.key=true --reader-property ignore.error=true \
       '<nokey\nk\tv\n'
+    call console-produce-null-header kafka-console-producer $T --topic @T-p --reader-property parse.headers=true --reader-property null.marker=N \
+      '<N:v\tv\n'
+    call console-produce-half-line kafka-console-producer $T --topic @T-p --reader-property parse.headers=true --reader-property parse.key=true \
+      '<h:v\tnokey\n'
     call console-produce-same-separators kafka-console-producer $T --topic @T-p --reader-property parse.key=true --reader-property null.marker=X \
       --reader-property key.separator=X '<a\n'
     call console-produce-old-names kafka-console-producer $T --topic @T-p --property parse.key=true --producer-property linger.ms=3 '<k\tv\n'
