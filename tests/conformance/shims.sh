@@ -173,6 +173,11 @@ plan() {
     call console-consume-below-zero kafka-console-consumer $T --topic @T-p --partition 0 --offset -5
     call console-consume-no-partition kafka-console-consumer $T --topic @T-p --offset 3
     call console-consume-group-partition kafka-console-consumer $T --topic @T-p --partition 0 --group g
+    call console-consume-group-property kafka-console-consumer $T --topic @T-p --partition 0 --command-property group.id=g
+    call console-consume-capitals kafka-console-consumer $T --topic @T-p --partition 0 --offset EARLIEST --max-messages 1
+    call console-consume-two-deserializers kafka-console-consumer $T --topic @T-p --partition 0 --offset 0 --max-messages 1 --value-deserializer \
+      org.apache.kafka.common.serialization.LongDeserializer --formatter-property \
+      value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
     call console-consume-two-starts kafka-console-consumer $T --topic @T-p --partition 0 --from-beginning --offset 4
     call console-consume-nameless kafka-console-consumer $T
     call console-consume-two-names kafka-console-consumer $T --topic @T-p --include 's.*'
