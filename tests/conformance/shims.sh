@@ -254,6 +254,9 @@ plan() {
     call offsets-one-topic kafka-topics $T --create --topic @T-o1
     call offsets-one-record kafka-console-producer $T --topic @T-o1 '<1\n'
     call offsets-max-timestamp kafka-get-offsets $T --topic @T-o1 --time -3
+    call offsets-comma kafka-get-offsets $T --topic-partitions @T-o:0,
+    call offsets-many-topic kafka-topics $T --create --topic @T-many --partitions 12
+    call offsets-many kafka-get-offsets $T --topic @T-many
     call offsets-early kafka-get-offsets $T --topic @T-o --time 1
     call offsets-late kafka-get-offsets $T --topic @T-o --time 99999999999999
     call offsets-no-time kafka-get-offsets $T --topic @T-o --time foo
