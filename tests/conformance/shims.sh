@@ -269,6 +269,7 @@ plan() {
     call dirs-topic kafka-topics $T --create --topic @T-d
     call dirs-record kafka-console-producer $T --topic @T-d '<1\n'
     call dirs-describe kafka-log-dirs $T --describe --topic-list @T-d
+    call dirs-twice kafka-log-dirs $T --describe --topic-list @T-d --broker-list 1,1
     call dirs-missing-broker kafka-log-dirs $T --describe --broker-list 1,9
     call dirs-bad-broker-id kafka-log-dirs $T --describe --broker-list a
     call dirs-no-action kafka-log-dirs $T
