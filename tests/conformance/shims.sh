@@ -113,6 +113,9 @@ plan() {
     call configs-alter kafka-configs $T --alter --topic @T-c --add-config 'max.message.bytes=2000000,cleanup.policy=[compact,delete]'
     call configs-altered kafka-configs $T --describe --topic @T-c
     call configs-unset kafka-configs $T --alter --topic @T-c --delete-config cleanup.policy
+    call configs-unset-again kafka-configs $T --alter --topic @T-c --delete-config cleanup.policy
+    call configs-unset-two kafka-configs $T --alter --topic @T-c --delete-config max.message.bytes --delete-config retention.ms
+    call configs-alter-illegal kafka-configs $T --alter --topic @T-c --add-config 'a b=1'
     call configs-alter-unknown kafka-configs $T --alter --topic @T-c --add-config foo=1
     call configs-alter-wrong kafka-configs $T --alter --topic @T-c --add-config retention.ms=abc
     call configs-alter-half kafka-configs $T --alter --topic @T-c --add-config retention.ms
