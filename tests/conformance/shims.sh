@@ -227,6 +227,8 @@ plan() {
     call sorted groups-reset-new kafka-consumer-groups $T --reset-offsets --group @G-new --topic @T-g --to-earliest --execute
     call groups-reset-no-partition kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:99 --to-earliest --execute
     call groups-reset-bad-partition kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:a --to-earliest --execute
+    call groups-reset-half-topic kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g: --to-earliest --dry-run
+    call groups-reset-two-colons kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:0:1 --to-earliest --dry-run
     call groups-reset-no-file kafka-consumer-groups $T --reset-offsets --group @G-r --from-file /nope.csv --dry-run
     call groups-delete-offsets kafka-consumer-groups $T --delete-offsets --group @G-r --topic @T-g:0
     call groups-delete-offsets-missing kafka-consumer-groups $T --delete-offsets --group @G-nothing --topic @T-g
