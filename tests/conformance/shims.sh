@@ -60,6 +60,9 @@ plan() {
     call topics-create-unknown-config kafka-topics $T --create --topic @T-x --config foo.bar=1
     call topics-create-wrong-config kafka-topics $T --create --topic @T-x --config retention.ms=abc
     call topics-create-half-config kafka-topics $T --create --topic @T-x --config retention.ms
+    call topics-create-empty-config kafka-topics $T --create --topic @T-x --config retention.ms=
+    call topics-create-twofold-config kafka-topics $T --create --topic @T-x --config retention.ms=1=2
+    call topics-create-placed-unevenly kafka-topics $T --create --topic @T-x --replica-assignment 1,1:2
     call topics-create-placed kafka-topics $T --create --topic @T-placed --replica-assignment 1,1
     call topics-create-placed-twice kafka-topics $T --create --topic @T-x --replica-assignment 1:1,1
     call topics-create-placed-and-counted kafka-topics $T --create --topic @T-x --replica-assignment 1,1 --partitions 2
