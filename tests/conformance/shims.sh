@@ -60,6 +60,9 @@ plan() {
     call topics-create-unknown-config kafka-topics $T --create --topic @T-x --config foo.bar=1
     call topics-create-wrong-config kafka-topics $T --create --topic @T-x --config retention.ms=abc
     call topics-create-half-config kafka-topics $T --create --topic @T-x --config retention.ms
+    call topics-create-empty-config kafka-topics $T --create --topic @T-x --config retention.ms=
+    call topics-create-twofold-config kafka-topics $T --create --topic @T-x --config retention.ms=1=2
+    call topics-create-placed-unevenly kafka-topics $T --create --topic @T-x --replica-assignment 1,1:2
     call topics-create-placed kafka-topics $T --create --topic @T-placed --replica-assignment 1,1
     call topics-create-placed-twice kafka-topics $T --create --topic @T-x --replica-assignment 1:1,1
     call topics-create-placed-and-counted kafka-topics $T --create --topic @T-x --replica-assignment 1,1 --partitions 2
@@ -113,6 +116,9 @@ plan() {
     call configs-alter kafka-configs $T --alter --topic @T-c --add-config 'max.message.bytes=2000000,cleanup.policy=[compact,delete]'
     call configs-altered kafka-configs $T --describe --topic @T-c
     call configs-unset kafka-configs $T --alter --topic @T-c --delete-config cleanup.policy
+    call configs-unset-again kafka-configs $T --alter --topic @T-c --delete-config cleanup.policy
+    call configs-unset-two kafka-configs $T --alter --topic @T-c --delete-config max.message.bytes --delete-config retention.ms
+    call configs-alter-illegal kafka-configs $T --alter --topic @T-c --add-config 'a b=1'
     call configs-alter-unknown kafka-configs $T --alter --topic @T-c --add-config foo=1
     call configs-alter-wrong kafka-configs $T --alter --topic @T-c --add-config retention.ms=abc
     call configs-alter-half kafka-configs $T --alter --topic @T-c --add-config retention.ms
@@ -138,6 +144,10 @@ plan() {
     call console-produce-bad-header kafka-console-producer $T --topic @T-p --reader-property parse.headers=true '<h1\tv1\n'
     call console-produce-lenient kafka-console-producer $T --topic @T-p --reader-property parse.key=true --reader-property ignore.error=true \
       '<nokey\nk\tv\n'
+    call console-produce-null-header kafka-console-producer $T --topic @T-p --reader-property parse.headers=true --reader-property null.marker=N \
+      '<N:v\tv\n'
+    call console-produce-half-line kafka-console-producer $T --topic @T-p --reader-property parse.headers=true --reader-property parse.key=true \
+      '<h:v\tnokey\n'
     call console-produce-same-separators kafka-console-producer $T --topic @T-p --reader-property parse.key=true --reader-property null.marker=X \
       --reader-property key.separator=X '<a\n'
     call console-produce-old-names kafka-console-producer $T --topic @T-p --property parse.key=true --producer-property linger.ms=3 '<k\tv\n'
@@ -169,6 +179,11 @@ plan() {
     call console-consume-below-zero kafka-console-consumer $T --topic @T-p --partition 0 --offset -5
     call console-consume-no-partition kafka-console-consumer $T --topic @T-p --offset 3
     call console-consume-group-partition kafka-console-consumer $T --topic @T-p --partition 0 --group g
+    call console-consume-group-property kafka-console-consumer $T --topic @T-p --partition 0 --command-property group.id=g
+    call console-consume-capitals kafka-console-consumer $T --topic @T-p --partition 0 --offset EARLIEST --max-messages 1
+    call console-consume-two-deserializers kafka-console-consumer $T --topic @T-p --partition 0 --offset 0 --max-messages 1 --value-deserializer \
+      org.apache.kafka.common.serialization.LongDeserializer --formatter-property \
+      value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
     call console-consume-two-starts kafka-console-consumer $T --topic @T-p --partition 0 --from-beginning --offset 4
     call console-consume-nameless kafka-console-consumer $T
     call console-consume-two-names kafka-console-consumer $T --topic @T-p --include 's.*'
@@ -215,6 +230,8 @@ plan() {
     call sorted groups-reset-new kafka-consumer-groups $T --reset-offsets --group @G-new --topic @T-g --to-earliest --execute
     call groups-reset-no-partition kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:99 --to-earliest --execute
     call groups-reset-bad-partition kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:a --to-earliest --execute
+    call groups-reset-half-topic kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g: --to-earliest --dry-run
+    call groups-reset-two-colons kafka-consumer-groups $T --reset-offsets --group @G-r --topic @T-g:0:1 --to-earliest --dry-run
     call groups-reset-no-file kafka-consumer-groups $T --reset-offsets --group @G-r --from-file /nope.csv --dry-run
     call groups-delete-offsets kafka-consumer-groups $T --delete-offsets --group @G-r --topic @T-g:0
     call groups-delete-offsets-missing kafka-consumer-groups $T --delete-offsets --group @G-nothing --topic @T-g
@@ -245,6 +262,9 @@ plan() {
     call offsets-one-topic kafka-topics $T --create --topic @T-o1
     call offsets-one-record kafka-console-producer $T --topic @T-o1 '<1\n'
     call offsets-max-timestamp kafka-get-offsets $T --topic @T-o1 --time -3
+    call offsets-comma kafka-get-offsets $T --topic-partitions @T-o:0,
+    call offsets-many-topic kafka-topics $T --create --topic @T-many --partitions 12
+    call offsets-many kafka-get-offsets $T --topic @T-many
     call offsets-early kafka-get-offsets $T --topic @T-o --time 1
     call offsets-late kafka-get-offsets $T --topic @T-o --time 99999999999999
     call offsets-no-time kafka-get-offsets $T --topic @T-o --time foo
@@ -257,6 +277,7 @@ plan() {
     call dirs-topic kafka-topics $T --create --topic @T-d
     call dirs-record kafka-console-producer $T --topic @T-d '<1\n'
     call dirs-describe kafka-log-dirs $T --describe --topic-list @T-d
+    call dirs-twice kafka-log-dirs $T --describe --topic-list @T-d --broker-list 1,1
     call dirs-missing-broker kafka-log-dirs $T --describe --broker-list 1,9
     call dirs-bad-broker-id kafka-log-dirs $T --describe --broker-list a
     call dirs-no-action kafka-log-dirs $T

@@ -242,8 +242,8 @@ fn check(words: &Words) -> Result<Call, Stop> {
     let start = match offset {
         None if words.has("from-beginning") => Start::Earliest,
         None => Start::Latest,
-        Some("earliest") => Start::Earliest,
-        Some("latest") => Start::Latest,
+        Some(text) if text.eq_ignore_ascii_case("earliest") => Start::Earliest,
+        Some(text) if text.eq_ignore_ascii_case("latest") => Start::Latest,
         Some(text) => match text.parse().ok().filter(|offset| *offset >= 0) {
             Some(offset) => Start::At(offset),
             None => {
@@ -257,12 +257,12 @@ fn check(words: &Words) -> Result<Call, Stop> {
     if let Some(file) = words.value("formatter-config").map_err(said)? {
         properties.extend(super::properties(file).map_err(said)?);
     }
-    properties.extend(key_values(words.values("property").chain(words.values("formatter-property"))));
     for (option, property) in [("key-deserializer", "key.deserializer"), ("value-deserializer", "value.deserializer")] {
         if let Some(class) = words.value(option).map_err(said)? {
             properties.push((property.to_owned(), class.to_owned()));
         }
     }
+    properties.extend(key_values(words.values("property").chain(words.values("formatter-property"))));
     let formatter = Formatter::new(words.value("formatter").map_err(said)?, &properties).map_err(Stop::Usage)?;
     let settings = settings(words, bootstrap, partition.is_some())?;
     Ok(Call {
@@ -314,6 +314,9 @@ fn settings(words: &Words, bootstrap: &str, alone: bool) -> Result<ConsumerSetti
              do not match. Detected group ids: {}",
             quoted.join(", ")
         )));
+    }
+    if alone && !groups.is_empty() {
+        return Err(Stop::Usage("Options group and partition cannot be specified together.".to_owned()));
     }
     let reset = last(&access.properties, "auto.offset.reset").or_else(|| last(&in_file, "auto.offset.reset"));
     match reset {
@@ -370,6 +373,10 @@ mod tests {
                 "Options group and partition cannot be specified together.",
             ),
             (
+                "--bootstrap-server h:1 --topic t --partition 0 --command-property group.id=g",
+                "Options group and partition cannot be specified together.",
+            ),
+            (
                 "--bootstrap-server h:1 --topic t --partition 0 --from-beginning --offset 4",
                 "Options from-beginning and offset cannot be specified together.",
             ),
@@ -399,6 +406,8 @@ mod tests {
         assert!(!call.settings.enable_auto_commit);
         let call = checked("--bootstrap-server h:1 --topic t --partition 0 --offset 2").unwrap();
         assert_eq!((call.settings.group_id, call.partition), (None, Some((0, Start::At(2)))));
+        let call = checked("--bootstrap-server h:1 --topic t --partition 0 --offset EARLIEST").unwrap();
+        assert_eq!(call.partition, Some((0, Start::Earliest)));
         assert!(checked("--bootstrap-server h:1 --topic t --group g").unwrap().settings.enable_auto_commit);
     }
 }

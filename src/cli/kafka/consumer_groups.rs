@@ -392,6 +392,10 @@ fn delete(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(
 /// `--topic` as it was given.
 fn scopes(words: &Words) -> Result<Vec<Scope>, Failed> {
     let scope = |text: &str| {
+        // As Java splits: colons at the end part nothing.
+        if text.contains(':') && text.trim_end_matches(':').split(':').count() != 2 {
+            return Err(Failed::Usage(format!("Invalid topic arg '{text}', expected topic name and partitions")));
+        }
         parse_scope(text).map_err(|_| {
             let wrong = text.split_once(':').map_or("", |(_, list)| list);
             let wrong = wrong.split(',').find(|word| word.parse::<i32>().is_err()).unwrap_or(wrong);

@@ -114,7 +114,7 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let only: Option<Vec<i32>> = match words.value("partitions").map_err(occurred)? {
         None => None,
         Some(text) => {
-            let numbers = text.split(',').map(str::parse).collect::<Result<_, _>>();
+            let numbers = text.trim_end_matches(',').split(',').map(str::parse).collect::<Result<_, _>>();
             Some(numbers.map_err(|_| {
                 occurred(format!(
                     "--partitions expects a comma separated list of numeric partition ids, but received: {text}"
@@ -123,7 +123,11 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
         }
     };
     let rules = match words.value("topic-partitions").map_err(occurred)? {
-        Some(text) => text.split(',').map(Rule::parse).collect::<Result<Vec<_>, _>>().map_err(occurred)?,
+        // A comma at the end begins no rule: an empty one would be every partition.
+        Some(text) => {
+            let rules = text.trim_end_matches(',').split(',').map(Rule::parse).collect::<Result<Vec<_>, _>>();
+            rules.map_err(occurred)?
+        }
         None => Vec::new(),
     };
     let pattern = words.value("topic").map_err(occurred)?.map(topic_pattern).transpose().map_err(occurred)?;
@@ -153,7 +157,8 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     let Some(spec) = spec else { return Ok(()) };
     let asked = wanted.into_iter().map(|(topic, partition)| (topic, partition, spec)).collect();
     let mut offsets = admin.list_offsets(asked, false).map_err(told)?;
-    offsets.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+    // Kafka's order, that of the names: t-10 stands before t-2.
+    offsets.sort_by_cached_key(|one| format!("{}-{}", one.topic, one.partition));
     for one in offsets {
         match (&one.error, one.offset) {
             (Some(error), _) => eprintln!(

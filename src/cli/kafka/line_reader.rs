@@ -68,7 +68,7 @@ impl LineReader {
         let mut record = ProducerRecord::to("");
         let mut rest = line;
         if self.parse_headers
-            && let Some(headers) = self.part(&mut rest, &self.headers_delimiter, "headers delimiter")?
+            && let Some(headers) = self.part(line, &mut rest, &self.headers_delimiter, "headers delimiter")?
             && !self.is_null(headers)
         {
             for pair in split(headers, self.headers_separator.as_bytes()) {
@@ -76,7 +76,7 @@ impl LineReader {
             }
         }
         if self.parse_key
-            && let Some(key) = self.part(&mut rest, &self.key_separator, "key separator")?
+            && let Some(key) = self.part(line, &mut rest, &self.key_separator, "key separator")?
         {
             record.key = self.payload(key);
         }
@@ -92,8 +92,8 @@ impl LineReader {
         (!self.is_null(bytes)).then(|| Bytes::copy_from_slice(bytes))
     }
 
-    /// Cuts off what stands before `end`. `None` when it is missing and that is to be ignored.
-    fn part<'b>(&self, rest: &mut &'b [u8], end: &str, what: &str) -> Result<Option<&'b [u8]>, String> {
+    /// Cuts off what stands before `end` in the rest of a line. `None` when it is missing and that is to be ignored.
+    fn part<'b>(&self, line: &[u8], rest: &mut &'b [u8], end: &str, what: &str) -> Result<Option<&'b [u8]>, String> {
         match find(rest, end.as_bytes()) {
             Some(at) => {
                 let part = &rest[..at];
@@ -101,7 +101,7 @@ impl LineReader {
                 Ok(Some(part))
             }
             None if self.ignore_error => Ok(None),
-            None => Err(format!("No {what} found on line number {}: '{}'", self.line, String::from_utf8_lossy(rest))),
+            None => Err(format!("No {what} found on line number {}: '{}'", self.line, String::from_utf8_lossy(line))),
         }
     }
 
@@ -109,6 +109,13 @@ impl LineReader {
         let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match find(pair, self.headers_key_separator.as_bytes()) {
             Some(at) => {
+                if let Some(marker) = &self.null_marker
+                    && self.is_null(&pair[..at])
+                {
+                    return Err(format!(
+                        "Header keys should not be equal to the null marker '{marker}' as they can't be null"
+                    ));
+                }
                 let value = &pair[at + self.headers_key_separator.len()..];
                 record.headers.push(name(&pair[..at]), self.payload(value));
                 Ok(())
@@ -142,6 +149,10 @@ fn split<'b>(bytes: &'b [u8], separator: &[u8]) -> Vec<&'b [u8]> {
         rest = &rest[at + separator.len()..];
     }
     parts.push(rest);
+    // As Java splits: empty parts at the end are none, unless there is nothing else to split.
+    while !bytes.is_empty() && parts.last().is_some_and(|part| part.is_empty()) {
+        parts.pop();
+    }
     parts
 }
 
@@ -170,8 +181,21 @@ mod tests {
         assert_eq!(keys.read(b"nokey").unwrap_err(), "No key separator found on line number 2: 'nokey'");
         let mut headers = reader(&[("parse.headers", "true")]).unwrap();
         assert_eq!(headers.read(b"h1\tv1").unwrap_err(), "No header key separator found in pair 'h1' on line number 1");
+        let mut both = reader(&[("parse.key", "true"), ("parse.headers", "true")]).unwrap();
+        assert_eq!(both.read(b"h:v\tnokey").unwrap_err(), "No key separator found on line number 1: 'h:v\tnokey'");
         let mut lenient = reader(&[("parse.key", "true"), ("ignore.error", "true")]).unwrap();
         assert_eq!(lenient.read(b"nokey").unwrap(), ProducerRecord::to("").value("nokey"));
+    }
+
+    #[test]
+    fn headers_end_with_the_last_that_is_not_empty() {
+        let mut reader = reader(&[("parse.headers", "true"), ("null.marker", "NULL")]).unwrap();
+        assert_eq!(reader.read(b"h1:v1,\tv").unwrap(), ProducerRecord::to("").value("v").header("h1", "v1"));
+        assert_eq!(reader.read(b"\tv").unwrap_err(), "No header key separator found in pair '' on line number 2");
+        assert_eq!(
+            reader.read(b"NULL:v1\tv").unwrap_err(),
+            "Header keys should not be equal to the null marker 'NULL' as they can't be null"
+        );
     }
 
     #[test]

@@ -106,6 +106,9 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     for word in list(words.value("broker-list").map_err(Stop::Said)?) {
         brokers.push(word.parse::<i32>().map_err(|_| Stop::Said(format!("For input string: \"{word}\"")))?);
     }
+    // A set, as in Kafka.
+    brokers.sort_unstable();
+    brokers.dedup();
     let io = client_thread()?;
     let admin =
         Access::new(bootstrap, words.value("command-config").map_err(Stop::Said)?).admin(&io).map_err(Stop::Said)?;
@@ -124,6 +127,9 @@ fn run(words: &Words, desk: &mut Desk<'_>) -> Result<(), Stop> {
     }
     writeln!(desk.out, "Querying brokers for log directories information")?;
     let dirs = admin.describe_log_dirs(brokers.clone(), None).map_err(told)?;
+    if let Some(error) = dirs.iter().find_map(|broker| broker.error.as_ref()) {
+        return Err(Stop::Said(spelled(error)));
+    }
     writeln!(desk.out, "Received log directory information from brokers {}", joined(brokers))?;
     let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
     writeln!(desk.out, "{}", document(&dirs, &topics))?;

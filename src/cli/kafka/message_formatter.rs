@@ -50,7 +50,7 @@ impl Kind {
             Self::Short => i16::from_be_bytes(sized(bytes, "Short")?).to_string(),
             Self::Integer => i32::from_be_bytes(sized(bytes, "Integer")?).to_string(),
             Self::Long => i64::from_be_bytes(sized(bytes, "Long")?).to_string(),
-            Self::Float => decimal(f64::from(f32::from_be_bytes(sized(bytes, "Float")?))),
+            Self::Float => decimal(f32::from_be_bytes(sized(bytes, "Float")?)),
             Self::Double => decimal(f64::from_be_bytes(sized(bytes, "Double")?)),
         };
         out.extend_from_slice(text.as_bytes());
@@ -58,9 +58,15 @@ impl Kind {
     }
 }
 
-/// As Java prints numbers of ordinary size: always with a fraction.
-fn decimal(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e7 { format!("{number:.1}") } else { number.to_string() }
+/// As Java prints numbers: always with a fraction, and with a power of ten from 10^7 on and below 10^-3.
+fn decimal<N: std::fmt::Display + std::fmt::LowerExp>(number: N) -> String {
+    let fraction = |digits: &str| if digits.contains('.') { digits.to_owned() } else { format!("{digits}.0") };
+    let spelled = format!("{number:e}");
+    match spelled.split_once('e').map(|(digits, power)| (digits, power.parse::<i32>())) {
+        Some((_, Ok(-3..7))) => fraction(&number.to_string()),
+        Some((digits, Ok(power))) => format!("{}E{power}", fraction(digits)),
+        _ => spelled.replace("inf", "Infinity"),
+    }
 }
 
 /// Writes records.
@@ -167,12 +173,8 @@ impl Look {
         };
         if self.timestamp {
             begin(out);
-            // A record without a timestamp has −1.
-            let text = match record.timestamp {
-                -1 => "NO_TIMESTAMP".to_owned(),
-                timestamp => format!("{}:{timestamp}", kind.name()),
-            };
-            out.extend_from_slice(text.as_bytes());
+            // Kafka's NO_TIMESTAMP is for batches older than version 2: here −1 is a time like any other.
+            out.extend_from_slice(format!("{}:{}", kind.name(), record.timestamp).as_bytes());
         }
         if self.partition {
             begin(out);
@@ -294,6 +296,14 @@ mod tests {
                 .unwrap_err()
                 .ends_with("Size of data received by LongDeserializer is not 8")
         );
+        let float = [("value.deserializer", "org.apache.kafka.common.serialization.FloatDeserializer")];
+        assert_eq!(written(&float, None, Some(&0.1_f32.to_be_bytes())).unwrap(), "0.1\n");
+        let double = [("value.deserializer", "org.apache.kafka.common.serialization.DoubleDeserializer")];
+        for (number, wanted) in
+            [(3.0, "3.0\n"), (1e7, "1.0E7\n"), (-2.5e-4, "-2.5E-4\n"), (f64::INFINITY, "Infinity\n")]
+        {
+            assert_eq!(written(&double, None, Some(&f64::to_be_bytes(number))).unwrap(), wanted);
+        }
         assert_eq!(written(&[("value.deserializer", "foo.Bar")], None, None).unwrap_err(), "foo.Bar");
     }
 

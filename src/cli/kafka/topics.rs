@@ -201,14 +201,14 @@ fn replica_assignment(text: &str) -> Result<Vec<Vec<i32>>, String> {
         let brokers = part.split(':').map(broker).collect::<Result<Vec<_>, _>>()?;
         let mut twice: Vec<i32> =
             brokers.iter().copied().filter(|one| brokers.iter().filter(|other| *other == one).count() > 1).collect();
+        twice.sort_unstable();
         twice.dedup();
         if !twice.is_empty() {
-            twice.truncate(1);
             return Err(format!("Partition replica lists may not contain duplicate entries: {}", joined(twice)));
         }
         if partitions.first().is_some_and(|first| first.len() != brokers.len()) {
             let index = partitions.len();
-            return Err(format!("Partition {index} has different replication factor: [{}]", joined(brokers)));
+            return Err(format!("Partition {index} has different replication factor: {brokers:?}"));
         }
         partitions.push(brokers);
     }
@@ -221,11 +221,14 @@ fn create(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(
     let replicas: Option<i32> = words.number("replication-factor")?;
     let mut configs = Vec::new();
     for config in words.values("config") {
-        let (key, value) = config.split_once('=').ok_or_else(|| {
-            "requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\"."
-                .to_owned()
-        })?;
-        configs.push((key.trim().to_owned(), value.trim().to_owned()));
+        // As Java splits: an empty value is none.
+        let whole = config.trim_end_matches(|letter: char| letter == '=' || letter.is_whitespace());
+        let parts: Vec<&str> = whole.split('=').map(str::trim).collect();
+        let [key, value] = parts[..] else {
+            let why = "requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\".";
+            return Err(why.to_owned().into());
+        };
+        configs.push((key.to_owned(), value.to_owned()));
     }
     if partitions.is_some_and(|count| count < 1) {
         return Err("The partitions must be greater than 0".to_owned().into());
@@ -550,7 +553,8 @@ mod tests {
             replica_assignment("1:1,1").unwrap_err(),
             "Partition replica lists may not contain duplicate entries: 1"
         );
-        assert!(replica_assignment("1:2,3").unwrap_err().starts_with("Partition 1 has different replication factor"));
+        assert!(replica_assignment("2:1:2:1").unwrap_err().ends_with("duplicate entries: 1,2"));
+        assert_eq!(replica_assignment("1,2:3").unwrap_err(), "Partition 1 has different replication factor: [2, 3]");
     }
 
     #[test]
