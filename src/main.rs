@@ -12,7 +12,7 @@ const PURGE_DELAY: c_int = 15;
 
 /// A cache that was given up with its topic is taken again by the next one. After mimalloc's one second its memory would be new
 /// memory, whose faults cost more than the requests it holds (`tuning/knobs.md`, tail cache).
-const PURGE_DELAY_MS: c_long = 60_000;
+const PURGE_DELAY_MS: c_long = 600_000;
 
 fn main() -> std::process::ExitCode {
     #[allow(unsafe_code, reason = "an option of the allocator is set by a call to C")]

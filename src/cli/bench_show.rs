@@ -107,9 +107,9 @@ pub(super) fn write_table(out: &mut impl Write, runs: &[Run]) -> io::Result<()> 
         if texts.iter().all(Option::is_none) {
             continue;
         }
-        let cells = texts.into_iter().map(|text| {
-            Cell::new(text.unwrap_or_else(|| "–".to_owned())).set_alignment(CellAlignment::Left)
-        });
+        let cells = texts
+            .into_iter()
+            .map(|text| Cell::new(text.unwrap_or_else(|| "–".to_owned())).set_alignment(CellAlignment::Left));
         table.add_row(std::iter::once(Cell::new(name)).chain(cells));
     }
     writeln!(out, "{}", table.trim_fmt())?;

@@ -217,7 +217,9 @@ impl Page<'_> {
         Some(Figure {
             id: quantity.id.to_owned(),
             title: format!("batch.size × linger.ms: {title}"),
-            caption: format!("Darker is better. Broken outline: Kafka's default. Strong outline: the pick. Empty cells were not measured.{more}"),
+            caption: format!(
+                "Darker is better. Broken outline: Kafka's default. Strong outline: the pick. Empty cells were not measured.{more}"
+            ),
             svg: map.to_svg(),
             table,
         })

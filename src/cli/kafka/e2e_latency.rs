@@ -11,7 +11,9 @@ use super::options::{Flag, Manner, Words, maybe, switch, value};
 use super::perf::percentile;
 use super::{Access, Desk, Stop, Tool, Wrong, client_thread, config_exception};
 use crate::client::admin::{BlockingAdmin, NewTopic};
-use crate::client::{ClientError, Consumer, ConsumerError, ConsumerSettings, Producer, ProducerRecord, ProducerSettings};
+use crate::client::{
+    ClientError, Consumer, ConsumerError, ConsumerSettings, Producer, ProducerRecord, ProducerSettings,
+};
 use crate::types::{PartitionIndex, TopicPartition};
 
 pub(super) const TOOL: Tool = Tool {

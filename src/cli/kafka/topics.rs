@@ -225,7 +225,8 @@ fn create(words: &Words, admin: &BlockingAdmin, desk: &mut Desk<'_>) -> Result<(
         let whole = config.trim_end_matches(|letter: char| letter == '=' || letter.is_whitespace());
         let parts: Vec<&str> = whole.split('=').map(str::trim).collect();
         let [key, value] = parts[..] else {
-            let why = "requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\".";
+            let why =
+                "requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\".";
             return Err(why.to_owned().into());
         };
         configs.push((key.to_owned(), value.to_owned()));
