@@ -247,16 +247,9 @@ fn alter(
 ) -> Result<(), Stop> {
     let name = entity.name.as_deref().unwrap_or_default();
     let executed = |why: String| Stop::Said(format!("{executing}\njava.util.concurrent.ExecutionException: {why}"));
-    let resource = resource(entity.kind, name);
-    // A logger without a level of its own is the broker's to judge.
-    if entity.kind != "broker-loggers" && changes.iter().any(|change| change.value.is_none()) {
-        let unset = unset(admin, &resource, &changes).map_err(executed)?;
-        if !unset.is_empty() {
-            return Err(Stop::Said(format!("Invalid config(s): {}", unset.join(","))));
-        }
-    }
-    let outcomes =
-        admin.alter_configs(vec![(resource, changes)], false).map_err(|error| executed(spelled_call(&error)))?;
+    let outcomes = admin
+        .alter_configs(vec![(resource(entity.kind, name), changes)], false)
+        .map_err(|error| executed(spelled_call(&error)))?;
     if let Some(error) = outcomes.iter().find_map(|one| one.error.as_ref()) {
         return Err(executed(spelled(error)));
     }
@@ -265,31 +258,6 @@ fn alter(
         name => writeln!(desk.out, "Completed updating config for {} {name}.", singular(entity.kind))?,
     }
     Ok(())
-}
-
-/// The settings that are to be taken back to their defaults and are there already.
-fn unset(admin: &BlockingAdmin, resource: &ConfigResource, changes: &[ConfigChange]) -> Result<Vec<String>, String> {
-    let described = admin.describe_configs(vec![resource.clone()], None).map_err(|error| spelled_call(&error))?;
-    if let Some(error) = described.iter().find_map(|one| one.error.as_ref()) {
-        return Err(spelled(error));
-    }
-    let own = own_source(resource.kind, &resource.name);
-    let entries = described.iter().flat_map(|one| &one.configs).filter(|entry| entry.source == own);
-    let set: Vec<&str> = entries.map(|entry| entry.name.as_str()).collect();
-    let deleted = changes.iter().filter(|change| change.value.is_none()).map(|change| change.name.clone());
-    Ok(deleted.filter(|name| !set.contains(&name.as_str())).collect())
-}
-
-/// Where a value comes from that belongs to the resource itself.
-fn own_source(kind: ResourceType, name: &str) -> ConfigSource {
-    match (kind, name) {
-        (ResourceType::Topic, _) => ConfigSource::DynamicTopic,
-        (ResourceType::Broker, "") => ConfigSource::DynamicDefaultBroker,
-        (ResourceType::Broker, _) => ConfigSource::DynamicBroker,
-        (ResourceType::BrokerLogger, _) => ConfigSource::DynamicBrokerLogger,
-        (ResourceType::ClientMetrics, _) => ConfigSource::DynamicClientMetrics,
-        (ResourceType::Group, _) => ConfigSource::DynamicGroup,
-    }
 }
 
 fn describe(admin: &BlockingAdmin, entity: &Entity, all: bool, desk: &mut Desk<'_>) -> Result<(), Stop> {
@@ -345,7 +313,14 @@ fn shown(kind: &str, name: &str, all: bool, found: &ResourceConfigs) -> String {
         (name, true) => format!("All configs for {} {name} are:\n", singular(kind)),
         (name, false) => format!("Dynamic configs for {} {name} are:\n", singular(kind)),
     };
-    let own = own_source(found.resource.kind, name);
+    let own = match (found.resource.kind, name) {
+        (ResourceType::Topic, _) => ConfigSource::DynamicTopic,
+        (ResourceType::Broker, "") => ConfigSource::DynamicDefaultBroker,
+        (ResourceType::Broker, _) => ConfigSource::DynamicBroker,
+        (ResourceType::BrokerLogger, _) => ConfigSource::DynamicBrokerLogger,
+        (ResourceType::ClientMetrics, _) => ConfigSource::DynamicClientMetrics,
+        (ResourceType::Group, _) => ConfigSource::DynamicGroup,
+    };
     let mut entries: Vec<&ConfigEntry> =
         found.configs.iter().filter(|entry| (all && !name.is_empty()) || entry.source == own).collect();
     entries.sort_by(|a, b| a.name.cmp(&b.name));
