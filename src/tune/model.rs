@@ -20,8 +20,8 @@ pub const ERROR_MAX: f64 = 0.25;
 pub const POINTS_MIN: usize = 8;
 /// Every fourth point is held out, four times over.
 const FOLDS: usize = 4;
-/// A broker that was asked nothing for so long sleeps, and its next request pays for the waking. Of τ from 0.2 to 1 ms the fit is
-/// equally good, on Kafka as on ours (`tuning/batch-and-linger.md`).
+/// A broker that was asked nothing for so long sleeps, and its next request pays for the waking. From τ = 0.2 to 1 ms the fit is
+/// about equally good, on Kafka as on ours (`tuning/batch-and-linger.md`).
 const ASLEEP_AFTER_SECONDS: f64 = 0.5e-3;
 /// A smaller coefficient, in the unit it is shown in, is what is left of zero.
 const SHOWN_MIN: f64 = 1e-3;
